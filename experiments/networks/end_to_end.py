@@ -1,0 +1,309 @@
+"""Whole networks with and without winolab: ``python -m experiments.networks.end_to_end``.
+
+A case is a network, a batch, a numeric format, a memory order and whether torch.compile takes it;
+its contenders are PyTorch and the same network converted by ``winolab.torch.convert``, with the
+same random weights, in turn. Formats: fp32 (PyTorch beside it with IEEE products and with TF32),
+and fp16 and bf16 under autocast. A row has quartiles in milliseconds of a forward pass in
+evaluation or of a training step (forward, loss, gradients, SGD), the most memory that a step took,
+how many of its convolutions are winolab's, and by how much outputs and gradients deviate from FP64,
+the largest difference over the largest value, of two images.
+
+Rows are added to experiments/results/networks.jsonl as they are measured; what is there is not
+measured again. ``--tiny`` has small images, on the CPU where there is no GPU: it shows that the
+cases run, and its rows are marked. ``--seconds`` ends a sitting.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from torch import Tensor, nn
+
+import winolab.torch
+from experiments.harness.facts import ROOT
+from experiments.measure.networks import UNet, VideoDecoder
+from experiments.networks import others
+from experiments.networks.backbones import resnet, vgg
+from winolab.cli.environment import provenance
+from winolab.lines import Lines
+
+RESULTS = ROOT / "experiments" / "results" / "networks.jsonl"
+ROUNDS, WARM = 15, 3
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Network:
+    """How it is built, its input without batch, small in ``tiny``, and its batches."""
+
+    build: Callable[[], nn.Module]
+    input: tuple[int, ...]
+    tiny: tuple[int, ...]
+    batches: tuple[int, ...] = (1, 32)
+
+
+NETWORKS = {
+    "resnet18": Network(partial(resnet, 18), (3, 224, 224), (3, 96, 96)),
+    "resnet50": Network(partial(resnet, 50), (3, 224, 224), (3, 96, 96)),
+    "vgg16": Network(partial(vgg, 16), (3, 224, 224), (3, 224, 224)),
+    "inception_v3": Network(others.inception_v3, (3, 299, 299), (3, 107, 107)),
+    "densenet121": Network(others.densenet121, (3, 224, 224), (3, 64, 64)),
+    "convnext_tiny": Network(others.convnext_tiny, (3, 224, 224), (3, 64, 64)),
+    "efficientnet_b0": Network(others.efficientnet_b0, (3, 224, 224), (3, 64, 64)),
+    "unet2d": Network(
+        partial(UNet, 2, 3, (64, 128, 256, 512, 1024), 2), (3, 512, 512), (3, 32, 32), (1, 8)
+    ),
+    "unet3d": Network(
+        partial(UNet, 3, 1, (32, 64, 128, 256), 3), (1, 128, 128, 128), (1, 16, 16, 16), (1, 2)
+    ),
+    "video_decoder": Network(VideoDecoder, (16, 5, 60, 104), (16, 1, 4, 4), (1,)),
+}
+FORMATS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+ORDERS, MODES, STEPS = ("first", "last"), ("eager", "compiled"), ("forward", "training")
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is measured; a row begins with its fields."""
+
+    network: str
+    batch: int
+    format: str
+    order: str
+    mode: str
+    step: str
+    tiny: bool = False
+
+
+def cases(
+    networks: list[str], formats: list[str], orders: list[str], modes: list[str], tiny: bool
+) -> Iterator[Case]:
+    """Every case, the larger batch first."""
+    for name, kind, order, mode, step in product(networks, formats, orders, modes, STEPS):
+        for batch in (2,) if tiny else reversed(NETWORKS[name].batches):
+            yield Case(name, batch, kind, order, mode, step, tiny)
+
+
+def contenders(case: Case) -> list[str]:
+    """Who computes it: PyTorch's FP32 has two kinds of products on a GPU."""
+    two = case.format == "fp32" and torch.cuda.is_available()
+    return ["winolab", "torch", *(["tf32"] if two else [])]
+
+
+class Step:
+    """A contender's forward pass or training step, of one model and one input."""
+
+    def __init__(self, case: Case, who: str, model: nn.Module, x: Tensor) -> None:
+        self.case, self.who, self.x = case, who, x
+        self.model = copy.deepcopy(model).train(case.step == "training")
+        self.converted = ""
+        if who == "winolab":
+            done = winolab.torch.convert(self.model)
+            count = sum(layer.converted for layer in done.layers)
+            self.converted = f"{count} of {len(done.layers)}"
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9)
+        backend = "inductor" if x.is_cuda else "aot_eager"
+        compiled = case.mode == "compiled"
+        self.call: Any = torch.compile(self.model, backend=backend) if compiled else self.model
+        self.scaler = torch.amp.GradScaler(enabled=case.format == "fp16" and x.is_cuda)
+
+    def products(self) -> AbstractContextManager[Any]:
+        """How PyTorch multiplies FP32 numbers, which nothing leaves changed."""
+        return tf32(self.who == "tf32") if self.x.is_cuda else nullcontext()
+
+    def loss(self) -> tuple[Tensor, Tensor]:
+        """The outputs, and the mean of their squares, under autocast where the format is narrow."""
+        kind, device = FORMATS[self.case.format], self.x.device.type
+        with torch.autocast(device, dtype=kind, enabled=kind != torch.float32):
+            y = self.call(self.x)
+        return y, y.float().square().mean()
+
+    def __call__(self) -> None:
+        with self.products():
+            if self.case.step == "forward":
+                with torch.no_grad():
+                    self.loss()
+                return
+            self.optimizer.zero_grad()
+            self.scaler.scale(self.loss()[1]).backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+
+
+class tf32(AbstractContextManager[None]):
+    """TF32 products allowed or not, as before at the end."""
+
+    def __init__(self, allowed: bool) -> None:
+        self.allowed = allowed
+
+    @staticmethod
+    def backends() -> tuple[Any, Any]:
+        return torch.backends.cudnn, torch.backends.cuda.matmul
+
+    def __enter__(self) -> None:
+        cudnn, matmul = self.backends()
+        self.before = cudnn.allow_tf32, matmul.allow_tf32, cudnn.benchmark
+        cudnn.allow_tf32 = matmul.allow_tf32 = self.allowed
+        cudnn.benchmark = True
+
+    def __exit__(self, *_: object) -> None:
+        cudnn, matmul = self.backends()
+        cudnn.allow_tf32, matmul.allow_tf32, cudnn.benchmark = self.before
+
+
+def deviations(step: Step, exact: Step) -> dict[str, float]:
+    """Largest differences from FP64 of outputs and gradients over their largest values."""
+    with step.products():
+        y, loss = step.loss()
+        right, exact_loss = exact.loss()
+        off = (y.double() - right).detach().abs().max()
+        found = {"logits": float(off / right.detach().abs().max())}
+        if step.case.step == "training":
+            of = [
+                torch.autograd.grad(v, list(s.model.parameters()), allow_unused=True)
+                for v, s in ((loss, step), (exact_loss, exact))
+            ]
+            pairs = [(p, q) for p, q in zip(*of, strict=True) if p is not None and q is not None]
+            largest = max(float(q.abs().max()) for _, q in pairs)
+            worst = max(float((p.double() - q).abs().max()) for p, q in pairs)
+            found["gradients"] = worst / largest
+    return found
+
+
+def rows(case: Case, device: str) -> Iterator[Row]:
+    """A row a contender."""
+    network = NETWORKS[case.network]
+    torch.manual_seed(0)
+    model = network.build().to(device)
+    shape = network.tiny if case.tiny else network.input
+    memory: Any = {}
+    if case.order == "last":
+        memory["memory_format"] = [torch.channels_last, torch.channels_last_3d][len(shape) - 3]
+        model = model.to(**memory)
+    x = (torch.rand((case.batch, *shape), device=device) - 0.5).contiguous(**memory)
+    calibrate(model, x[:2])
+    names = contenders(case)
+    steps = {who: Step(case, who, model, x) for who in names}
+    peaks = {who: _peak(step) for who, step in steps.items()}
+    times = _interleaved(steps)
+    common = {**asdict(case), **provenance(), **machine(device)}
+    two = x[:2].contiguous(**memory)
+    plain = Case(**{**asdict(case), "mode": "eager"})
+    wide = Case(**{**asdict(plain), "format": "fp32"})
+    exact = Step(wide, "torch", model.double(), two.double())
+    for who in names:
+        torch.manual_seed(1)  # for dropout, which has to leave out the same
+        of = Step(plain, who, model.float(), two)
+        low, mid, high = statistics.quantiles(times[who], n=4)
+        yield {
+            **common, "method": who, "ms": round(mid, 4),
+            "quartiles_ms": [round(low, 4), round(high, 4)], "peak_mb": peaks[who],
+            "converted": steps[who].converted, **deviations(of, exact),
+        }  # fmt: skip
+
+
+def calibrate(model: nn.Module, x: Tensor) -> None:
+    """Normalizations' statistics as these images have them: with those of a new network what
+    reaches the last layer is nothing beside its bias."""
+    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    before = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = 1.0
+    with torch.no_grad():
+        model.train()(x)
+    for norm, momentum in zip(norms, before, strict=True):
+        norm.momentum = momentum
+
+
+def machine(device: str) -> Row:
+    """The GPU, where there is one; the processor is in provenance."""
+    if device == "cpu":
+        return {"device": "CPU", "torch": torch.__version__}
+    from winolab.cli import bench
+
+    return {**bench.context(), "torch": torch.__version__}
+
+
+def _peak(step: Step) -> float | None:
+    """MB of the device that a step takes once warm; None on the CPU."""
+    for _ in range(WARM if step.x.is_cuda else 1):
+        step()
+    if not step.x.is_cuda:
+        return None
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    step()
+    torch.cuda.synchronize()
+    return round(torch.cuda.max_memory_allocated() / 1e6, 1)
+
+
+def _interleaved(steps: dict[str, Step]) -> dict[str, list[float]]:
+    """Milliseconds of every step, in turn: by events on a GPU, else by the clock."""
+    times: dict[str, list[float]] = {who: [] for who in steps}
+    for _ in range(ROUNDS if next(iter(steps.values())).x.is_cuda else 2):
+        for who, step in steps.items():
+            times[who].append(milliseconds(step, step.x.is_cuda))
+    return times
+
+
+def milliseconds(call: Callable[[], Any], on_gpu: bool) -> float:
+    """One call's time, from an idle device to one that is done."""
+    if on_gpu:
+        torch.cuda.synchronize()
+    started = time.perf_counter()
+    call()
+    if on_gpu:
+        torch.cuda.synchronize()
+    return 1e3 * (time.perf_counter() - started)
+
+
+def main(
+    networks: Annotated[str, typer.Option(help="With commas.")] = ",".join(NETWORKS),
+    formats: Annotated[str, typer.Option(help="With commas.")] = ",".join(FORMATS),
+    orders: Annotated[str, typer.Option(help="first, last.")] = ",".join(ORDERS),
+    modes: Annotated[str, typer.Option(help="eager, compiled.")] = ",".join(MODES),
+    tiny: Annotated[bool, typer.Option("--tiny", help="Small images, two of them.")] = False,
+    seconds: Annotated[float, typer.Option(help="No case begins later.")] = float("inf"),
+    output: Annotated[Path, typer.Option(help="File that rows are added to.")] = RESULTS,
+) -> None:
+    """Measure what the file lacks."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cpu" and not tiny:
+        raise SystemExit("whole networks are measured on a GPU: add --tiny to run small ones here")
+    given = [text.split(",") for text in (networks, formats, orders, modes)]
+    for asked, known in zip(given, (NETWORKS, FORMATS, ORDERS, MODES), strict=True):
+        if unknown := set(asked) - set(known):
+            raise SystemExit(f"{', '.join(sorted(unknown))}: expected of {', '.join(known)}")
+    started = time.monotonic()
+    with Lines(output).checked() as file:
+        done = {_key(json.loads(line)) for _, line in file.read() if line.strip()}
+        for case in cases(given[0], given[1], given[2], given[3], tiny):
+            if _key(asdict(case)) in done:
+                continue
+            if time.monotonic() - started > seconds:
+                print("time is over; call again to go on")
+                break
+            for row in list(rows(case, device)):  # all of them or none, for the next sitting
+                file.append(row)
+                shown = (*asdict(case), "method", "ms", "logits")
+                print(json.dumps({name: row[name] for name in shown}))
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in Case.__dataclass_fields__)
+
+
+if __name__ == "__main__":
+    typer.run(main)

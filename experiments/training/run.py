@@ -1,0 +1,153 @@
+"""Train networks with and without winolab: ``python -m experiments.training.run [--plan PLAN]``.
+
+PLANS name what is trained:
+
+- ``seeds``: the small network to convergence, five seeds, both optimizers, each method;
+- ``simulated``: a tiny one of 16² images on the CPU, five seeds, by PyTorch and by Γ8(6,3) in the
+  reference, whose filter gradients are Ω8(3,6);
+- ``breaks``: the same, tile by tile in FP32, TF32 and FP16 (``breaks.py``), on the CPU;
+- ``cifar`` and ``ilsvrc``: Im2col-Winograd's networks (Tables 4 and 5), a fixed number of steps of
+  one seed, whose step times, memory and losses are compared: 32², batch 512, and 128², batch 256;
+- ``two``: VGG-16, 32 images a process. Under ``torchrun --nproc-per-node 2 -m
+  experiments.training.run --plan two`` the same images are shared out.
+
+Images are generated (``images.py``): Cifar and ILSVRC cannot be had. A row is added to
+experiments/results/training.jsonl when a run ends; what is there is not trained again.
+``--seconds`` ends a sitting, half an hour of a GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from experiments.harness.facts import ROOT
+from experiments.networks.end_to_end import machine
+from experiments.training import breaks
+from experiments.training.trainer import METHODS, Run, rank, together, train, world
+from winolab.cli.environment import provenance
+from winolab.lines import Lines
+
+RESULTS = ROOT / "experiments" / "results" / "training.jsonl"
+SEEDS = 5
+SMALL = Run(images=2000, tested=1000, steps=300, batch=64)
+TINY = Run("tiny", 16, images=640, tested=640, steps=100, batch=32, rate=0.01)
+CIFAR = Run(size=32, classes=10, batch=512, images=10_000, tested=2000, steps=200)
+ILSVRC = Run(size=128, classes=1000, batch=256, images=5000, tested=0, steps=50)
+# Tables 4 and 5: networks, and the optimizers that each was trained by.
+OF_CIFAR = ("resnet18", "resnet34", "vgg16", "vgg19", "vgg16x5")
+OF_ILSVRC = (
+    *((name, "adam") for name in (*OF_CIFAR[:2], "resnet50", *OF_CIFAR[2:])),
+    ("vgg16x7", "sgdm"),
+)
+
+
+def seeds(methods: list[str]) -> Iterator[Run]:
+    """The small network; all methods of a seed in a row. SGD with momentum has a rate of its own,
+    with which it gets somewhere in as many steps."""
+    for optimizer, seed, method in product(("adam", "sgdm"), range(SEEDS), methods):
+        rate = {"adam": 0.003, "sgdm": 0.05}[optimizer]
+        yield replace(SMALL, optimizer=optimizer, seed=seed, method=method, rate=rate)
+
+
+def simulated(methods: list[str]) -> Iterator[Run]:
+    """The tiny network, by tiles that the reference computes."""
+    tiles = {"winolab": ("gamma:8:6:3", "omega:8:3:6"), "torch": (None, None)}
+    for seed, method in product(range(SEEDS), methods):
+        algorithm, gradients = tiles[method]
+        yield replace(TINY, seed=seed, method=method, algorithm=algorithm, gradients=gradients)
+
+
+def cifar(methods: list[str]) -> Iterator[Run]:
+    """Table 5's networks."""
+    for name, optimizer, method in product(OF_CIFAR, ("adam", "sgdm"), methods):
+        yield replace(CIFAR, network=name, optimizer=optimizer, method=method)
+
+
+def ilsvrc(methods: list[str]) -> Iterator[Run]:
+    """Table 4's networks, and ResNet-50."""
+    for (name, optimizer), method in product(OF_ILSVRC, methods):
+        yield replace(ILSVRC, network=name, optimizer=optimizer, method=method)
+
+
+def two(methods: list[str]) -> Iterator[Run]:
+    """VGG-16 of 224², 32 images a process."""
+    for method in methods:
+        yield replace(
+            ILSVRC, network="vgg16", size=224, optimizer="sgdm", method=method, steps=30,
+            batch=32 * world(), images=1000,
+        )  # fmt: skip
+
+
+PLANS: dict[str, Callable[[list[str]], Iterator[Run]]] = {
+    "seeds": seeds,
+    "simulated": simulated,
+    "breaks": lambda methods: breaks.runs(),
+    "cifar": cifar,
+    "ilsvrc": ilsvrc,
+    "two": two,
+}
+
+
+def main(
+    plan: Annotated[str, typer.Option(help=f"{', '.join(PLANS)}.")] = "seeds",
+    methods: Annotated[str, typer.Option(help="With commas; tf32 is PyTorch's on a GPU.")] = "",
+    networks: Annotated[str, typer.Option(help="Some of the plan's, with commas.")] = "",
+    steps: Annotated[int | None, typer.Option(min=1, help="Instead of the plan's.")] = None,
+    seconds: Annotated[float, typer.Option(help="No run begins later.")] = float("inf"),
+    output: Annotated[Path, typer.Option(help="File that rows are added to.")] = RESULTS,
+) -> None:
+    """Train what the file lacks."""
+    if plan not in PLANS:
+        raise SystemExit(f"plan {plan!r}; expected {', '.join(PLANS)}")
+    kind = "cuda" if torch.cuda.is_available() else "cpu"
+    usual = METHODS if kind == "cuda" else METHODS[:2]
+    asked: list[str] = methods.split(",") if methods else list(usual)
+    if plan in ("simulated", "breaks"):
+        kind, asked = "cpu", [method for method in asked if method != "tf32"]
+    if unknown := set(asked) - set(METHODS):
+        raise SystemExit(f"{', '.join(sorted(unknown))}; expected of {', '.join(METHODS)}")
+    runs = [replace(run, processes=world()) for run in PLANS[plan](asked)]
+    if networks:
+        runs = [run for run in runs if run.network in networks.split(",")]
+    if steps:
+        runs = [replace(run, steps=steps) for run in runs]
+    started = time.monotonic()
+    with together(kind) as device:
+        common = {"plan": plan, **provenance(), **machine(kind)}
+        for run in missing(output, runs, common["device"]):
+            if time.monotonic() - started > seconds:
+                if rank() == 0:
+                    print("time is over; call again to go on")
+                break
+            row = {**train(run, device), **common}
+            if plan == "breaks":
+                row |= breaks.errors(run)
+            if rank() == 0:
+                with Lines(output).checked() as file:
+                    file.append(row)
+                shown = ("network", "optimizer", "method", "seed", "step_ms", "test_accuracy")
+                print({name: row.get(name) for name in shown} | {"loss": row["losses"][-1]})
+
+
+def missing(path: Path, runs: list[Run], device: str) -> list[Run]:
+    """The runs that the file has no row of, from that device."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    there = {_key(row) for row in map(json.loads, lines) if row["device"] == device}
+    return [run for run in runs if _key(asdict(run)) not in there]
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in Run.__dataclass_fields__)
+
+
+if __name__ == "__main__":
+    typer.run(main)

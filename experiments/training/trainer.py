@@ -1,0 +1,184 @@
+"""One training run: a network, its data, an optimizer, who convolves; under torchrun as well."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.distributed
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+import winolab.torch
+from experiments.networks.backbones import trained
+from experiments.networks.end_to_end import tf32
+from experiments.training.images import ABOUT, NOISE, Textures
+from experiments.training.tiles import tiled
+
+EVERY = 10  # steps between losses that are kept, as the papers have it
+RATE = 0.001
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": lambda parameters, rate: torch.optim.Adam(parameters, lr=rate),
+    "sgdm": lambda parameters, rate: torch.optim.SGD(parameters, lr=rate, momentum=0.9),
+}
+METHODS = ("winolab", "torch", "tf32")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is trained, and how; a row begins with its fields.
+
+    ``batch`` is of all processes. ``images`` of training make an epoch, ``tested`` are looked at in
+    the end. ``algorithm`` and ``precision`` are of winolab's layers, None its own choice.
+    """
+
+    network: str = "small"
+    size: int = 32
+    classes: int = 10
+    optimizer: str = "adam"
+    batch: int = 64
+    images: int = 2000
+    tested: int = 1000
+    steps: int = 100
+    seed: int = 0
+    method: str = "winolab"
+    rate: float = RATE
+    noise: float = NOISE
+    algorithm: str | None = None
+    gradients: str | None = None
+    precision: str | None = None
+    scale: float = 1.0
+    processes: int = 1
+
+
+def rank() -> int:
+    """This process's number; 0 without torchrun."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def world() -> int:
+    """How many processes train together."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+@contextmanager
+def together(device: str) -> Iterator[str]:
+    """Processes that torchrun started, joined: over NCCL on GPUs, gloo on the CPU. Yields this
+    process's device."""
+    if world() == 1:
+        yield device
+        return
+    if device == "cuda":
+        device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+        torch.cuda.set_device(device)
+    torch.distributed.init_process_group("nccl" if "cuda" in device else "gloo")
+    try:
+        yield device
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def built(run: Run) -> nn.Module:
+    """The network of a run's seed, on winolab where that is its method."""
+    torch.manual_seed(run.seed)
+    model = trained(run.network, run.size, run.classes)
+    if run.gradients:
+        tiled(model, run.algorithm or "direct", run.gradients, run.precision)
+    elif run.method == "winolab":
+        done = winolab.torch.convert(model, algorithm=run.algorithm, precision=run.precision)
+        if stays := [layer.why for layer in done.layers if layer.why]:
+            print(f"{len(stays)} of {len(done.layers)} layers are PyTorch's: {stays[0]}")
+    return model
+
+
+def orders(run: Run) -> Iterator[Tensor]:
+    """The numbers of each step's images: every epoch a new order, the same for every method."""
+    generator = torch.Generator().manual_seed(1000 + run.seed)
+    left = torch.empty(0, dtype=torch.long)
+    while True:
+        while len(left) < run.batch:
+            left = torch.cat([left, torch.randperm(run.images, generator=generator)])
+        yield left[: run.batch]
+        left = left[run.batch :]
+
+
+def train(run: Run, device: str = "cpu") -> dict[str, Any]:
+    """Train, and tell: the loss every EVERY steps, median seconds of a step, the data's apart, the
+    device's memory, and the share of images that are told right. A loss that is no number ends
+    it."""
+    on_gpu = "cuda" in device
+    model = built(run).to(device).train()
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    whole: nn.Module = DistributedDataParallel(model) if world() > 1 else model
+    optimizer = OPTIMIZERS[run.optimizer](model.parameters(), run.rate)
+    data = Textures(run.size, run.classes, noise=run.noise)
+    losses: list[float] = []
+    times: list[float] = []
+    diverged = None
+    for step, numbers in zip(range(run.steps), orders(run), strict=False):
+        mine = numbers.chunk(world())[rank()]
+        x, labels = data.batch(mine, device)
+        started = _clock(on_gpu)
+        with tf32(run.method == "tf32"):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(whole(x), labels)
+            (run.scale * loss).backward()
+            if run.scale != 1:
+                for parameter in model.parameters():
+                    if parameter.grad is not None:
+                        parameter.grad /= run.scale
+            optimizer.step()
+        times.append(_clock(on_gpu) - started)
+        if step % EVERY == 0 or step == run.steps - 1:
+            losses.append(_mean(loss.detach()))
+            if not losses[-1] < float("inf"):
+                diverged = step
+                break
+    warm = times[min(5, len(times) // 2) :]
+    found: dict[str, Any] = {
+        **asdict(run),
+        "data": ABOUT,
+        "step_ms": round(1e3 * statistics.median(warm), 4),
+        "peak_mb": round(torch.cuda.max_memory_allocated() / 1e6, 1) if on_gpu else None,
+        "losses": [round(v, 6) if v == v else None for v in losses],
+        "every": EVERY,
+        "diverged": diverged,
+    }
+    if diverged is None and run.tested:
+        for split, count in (("train", min(run.tested, run.images)), ("test", run.tested)):
+            found[f"{split}_accuracy"] = accuracy(model, run, split, count, device)
+    return found
+
+
+def accuracy(model: nn.Module, run: Run, split: str, count: int, device: str) -> float:
+    """The share of the first images of a split that are told right."""
+    data = Textures(run.size, run.classes, split, run.noise)
+    right = 0
+    model.eval()
+    with torch.no_grad(), tf32(run.method == "tf32"):
+        for numbers in torch.arange(count).split(run.batch):
+            x, labels = data.batch(numbers, device)
+            right += int((model(x).argmax(1) == labels).sum())
+    model.train()
+    return right / count
+
+
+def _mean(loss: Tensor) -> float:
+    """The loss of all processes' images."""
+    if world() > 1:
+        torch.distributed.all_reduce(loss)
+        loss = loss / world()
+    return loss.item()
+
+
+def _clock(on_gpu: bool) -> float:
+    if on_gpu:
+        torch.cuda.synchronize()
+    return time.perf_counter()

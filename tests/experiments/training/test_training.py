@@ -1,0 +1,139 @@
+"""Training runs: data, methods beside each other, tiles, and processes that train together."""
+
+from __future__ import annotations
+
+import functools
+import json
+import operator
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from subprocess import PIPE
+
+import pytest
+import torch
+
+from experiments.training import breaks, trainer
+from experiments.training.images import Textures
+from experiments.training.run import PLANS, missing
+from experiments.training.tiles import fitting
+from experiments.training.trainer import built, orders, train
+from tests.experiments.training.network import RUN, TINY, trained
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_images_are_the_same_whoever_asks() -> None:
+    data = Textures(16)
+    x, labels = data.batch(torch.tensor([7, 3, 107]))
+    again, same = data.batch(torch.tensor([3]))
+    assert torch.equal(again[0], x[1])
+    assert labels.tolist() == [7, 3, 7]
+    assert same.tolist() == [3]
+    assert (x.shape, x.dtype) == ((3, 3, 16, 16), torch.float32)
+    assert float(x.abs().max()) <= 1
+    assert not torch.equal(Textures(16, split="test").batch(torch.tensor([3]))[0], again)
+    assert float((x[0] - x[2]).abs().mean()) > 0.1  # of one class
+
+
+def test_every_epoch_has_every_image_once() -> None:
+    steps = [numbers.tolist() for numbers, _ in zip(orders(TINY), range(8), strict=False)]
+    for epoch in (steps[:4], steps[4:]):
+        assert sorted(functools.reduce(operator.iadd, epoch, [])) == list(range(64))
+    assert steps[:4] != steps[4:]
+
+
+def test_methods_learn_the_same_from_the_same_images() -> None:
+    """By PyTorch, by winolab's default, and by tiles that the reference computes."""
+    runs = [
+        replace(TINY, method="torch"),
+        TINY,
+        replace(TINY, algorithm="gamma:4:2:3", gradients="omega:4:3:2"),
+    ]
+    rows = [train(replace(run, steps=6)) for run in runs]
+    for row in rows:
+        assert row["losses"] == pytest.approx(rows[0]["losses"], rel=1e-3)
+        assert len(row["losses"]) == 2  # the first step and the last
+        assert row["diverged"] is None
+        assert 0 <= row["test_accuracy"] <= 1
+    assert rows[0]["losses"][-1] < 0.9 * rows[0]["losses"][0]
+    assert {type(m).__name__ for m in built(runs[2]).modules()} >= {"Tiled"}
+
+
+def test_a_loss_that_is_no_number_ends_a_run() -> None:
+    row = train(replace(TINY, method="torch", optimizer="sgdm", rate=1e30))
+    assert row["diverged"] == 10
+    assert "test_accuracy" not in row
+    json.dumps(row, allow_nan=False)
+
+
+def test_training_breaks_where_it_is_predicted() -> None:
+    """Ω16 and Γ16 in FP16 err more than the gradient itself; α = 8 does not, nor does direct."""
+    runs = {(run.algorithm, run.precision): run for run in breaks.runs()}
+    assert len(runs) == 12
+    for tile, broken in (("direct", False), ("gamma:8:6:3", False), ("gamma:16:14:3", True)):
+        run = replace(runs[tile, "fp16"], batch=8)
+        assert (max(breaks.predicted(run).values()) > 1) == broken
+        assert (breaks.measured(run) > 0.5) == broken
+    assert fitting("omega:16:3:14,omega:8:3:6", 16) == "omega:16:3:14"
+
+
+def test_what_was_trained_is_not_trained_again(tmp_path) -> None:
+    path = tmp_path / "rows.jsonl"
+    runs = list(PLANS["seeds"](["winolab", "torch"]))
+    assert len(runs) == len(set(runs)) == 20
+    assert missing(path, runs, "CPU") == runs
+    path.write_text(json.dumps({**train(replace(TINY, steps=1)), "device": "CPU"}) + "\n")
+    assert missing(path, [TINY, replace(TINY, steps=1)], "CPU") == [TINY]
+    assert len(missing(path, [replace(TINY, steps=1)], "NVIDIA H200")) == 1
+
+
+@pytest.mark.parametrize("plan", ["cifar", "ilsvrc"])
+def test_the_papers_networks_are_there(plan: str) -> None:
+    runs = list(PLANS[plan](["winolab"]))
+    names = {run.network for run in runs}
+    assert {"resnet18", "resnet34", "vgg16", "vgg19", "vgg16x5"} <= names
+    sizes = {(run.size, run.batch) for run in runs}
+    assert sizes == ({(32, 512)} if plan == "cifar" else {(128, 256)})
+
+
+SCRIPT = """
+import json
+from experiments.training import trainer
+from tests.experiments.training.network import RUN, trained
+
+trainer.trained = trained
+with trainer.together("cpu") as device:
+    row = trainer.train(RUN, device)
+    if trainer.rank() == 0:
+        print(json.dumps(row["losses"]))
+"""
+
+
+def test_two_processes_have_the_losses_of_one(monkeypatch) -> None:
+    """By DDP over gloo, started as torchrun starts them. No normalization is in the network, whose
+    batches would be halves."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    environment = {**os.environ, **where, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", SCRIPT],
+            env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=PIPE,
+        )
+        for rank in range(2)
+    ]
+    said = [process.communicate(timeout=300)[0] for process in ranks]
+    assert [process.returncode for process in ranks] == [0, 0]
+    assert not said[1]
+    together = json.loads(said[0].splitlines()[-1])
+    monkeypatch.setattr(trainer, "trained", trained)
+    alone = train(RUN)["losses"]
+    assert together == pytest.approx(alone, rel=1e-4)
+    assert alone[-1] < alone[0]
