@@ -36,12 +36,13 @@ from winolab.problem import Tile
 
 __all__ = [
     "DIGITS", "INFINITY", "NAMES", "Factor", "Matrices", "Modulus", "Point", "Tile", "check_served",
-    "exact", "fourier_of", "parse_points", "points_for", "served", "shortened", "show", "text_of",
-    "tile_of",
+    "exact", "fourier_of", "is_named", "parse_points", "points_for", "served", "shortened", "show",
+    "text_of", "tile_of",
 ]  # fmt: skip
 
 # Sets that have points for every alpha (winolab.ref.algebra.points.named_points).
 NAMES = ("best", "paper", "wincnn")
+_NAMED = re.compile(r"best(:[\w:]+)?|paper|wincnn")  # "best:fp16": the best in a format
 # Constructions: Karatsuba's products; symbolic Fourier convolution of a length; points whose
 # transforms run through the basis of Legendre's polynomials; products of blocks of terms, whose own
 # terms the second points multiply.
@@ -53,7 +54,7 @@ _CONSTRUCTION = re.compile(
 
 def parse_points(points: Any) -> str | Modulus | Matrices:
     """The name of a set or a construction, distinct exact factors, most of them points, or
-    matrices: None is "best".
+    matrices: None is "best", and "best:fp16" the set of least error in a format of the records.
 
     A list is a text such as "0,1,-1/2,inf,x^2+1" or any iterable of exact numbers, NumPy's integers
     included, and texts. A polynomial is irreducible over the rationals, or the power of one,
@@ -73,7 +74,7 @@ def parse_points(points: Any) -> str | Modulus | Matrices:
         return Matrices.of(points)
     if isinstance(points, str):
         name = points.strip()
-        if name in NAMES:
+        if is_named(name):
             return name
         if is_line(name):
             return Matrices.of(name)
@@ -97,6 +98,11 @@ def parse_points(points: Any) -> str | Modulus | Matrices:
         raise ValueError("no points given; expected a name or as many points as a tile has inputs")
     distinct(listed)
     return listed
+
+
+def is_named(points: Any) -> bool:
+    """Whether it is the name of a set, "best" or "best:fp16"."""
+    return isinstance(points, str) and _NAMED.fullmatch(points) is not None
 
 
 def text_of(points: Any) -> str:
@@ -166,7 +172,7 @@ def tile_of(n: int, r: int, points: str) -> Tile:
 def served(points: str, tiles: Iterable[Tile]) -> bool:
     """Whether the points are a set's, or one of these tiles has the states that F(n, r) has at
     them."""
-    return points in NAMES or any(states_at(points, t.n, t.r) == t.alpha for t in tiles)
+    return is_named(points) or any(states_at(points, t.n, t.r) == t.alpha for t in tiles)
 
 
 def points_for(points: str, *tiles: Tile) -> str:

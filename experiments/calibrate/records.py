@@ -1,11 +1,12 @@
 """Search algorithms for every (n, r, states), and record the best where the library reads them.
 
-    python -m experiments.calibrate.records [--r 3] [--most 16] [--workers 2] [--dask ADDRESS]
+    python -m experiments.calibrate.records [--r 3] [--outputs 16] [--workers 2] [--dask ADDRESS]
 
 A task is an F(n, r) with so many states: the optimum of the noise gain by structure, its nearest
 rationals, and the named and published sets beside them, all simulated. Its rows go to
 experiments/results/records.jsonl before the next task counts as done, so the same call goes on
-where it stopped; then winolab/ref/algebra/data/records.json is written from all of them.
+where it stopped; rows that lack a format's errors get them; then
+winolab/ref/algebra/data/records.json is written from all of them.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from experiments.harness.facts import ROOT
 from winolab.cli.environment import provenance
 from winolab.lines import Lines
 from winolab.points import text_of, tile_of
+from winolab.problem import MAX_ALPHA
 from winolab.ref.algebra.points import named_points, published
-from winolab.ref.records.frontier import search, structures
+from winolab.ref.records.frontier import search as searched
+from winolab.ref.records.frontier import structures
 from winolab.ref.records.protocols import PRECISIONS, simulated
 from winolab.ref.records.table import Record, factors
 from winolab.spread import spread
@@ -52,6 +55,7 @@ SIMULATED = 3  # of what a search finds, the least gains
 MARGIN = 1.05  # about the spread of a score over seeds
 SPREAD = 1.03  # of the mean of five seeds
 NEAR = 1.05  # times the optimum
+EVEN, USEFUL = 1.2, 0.05  # times a format's least error; relative errors that anyone can use
 BETTER = 0.9  # states more have to leave at most so much of the gain
 
 
@@ -68,11 +72,12 @@ class Task:
         return cls(row["n"], row["r"], row["states"])
 
 
-def tasks(widths: Sequence[int], most: int, more: int) -> Iterator[Task]:
-    """Every n from 2 while n + r − 1 ≤ most, two more of r = 3; minimal first."""
+def tasks(widths: Sequence[int], outputs: int, more: int) -> Iterator[Task]:
+    """Every n from 2 to ``outputs`` while a tile has no more inputs than matrices are made of, with
+    up to ``more`` states beyond n + r − 1; fewer first."""
     for extra in range(more + 1):
         for r in widths:
-            for n in range(2, most + 2 * (r == 3) - r + 2):
+            for n in range(2, min(outputs, MAX_ALPHA - r + 1) + 1):
                 if next(structures(n, r, n + r - 1 + extra), None):
                     yield Task(n, r, n + r - 1 + extra)
 
@@ -81,7 +86,7 @@ def rows(task: Task) -> list[Row]:
     """A row a candidate: its gain, and its errors by protocol and format, the mean of the seeds."""
     n, r = task.n, task.r
     shapes = [s for s in structures(n, r, task.states) if not s.lone or s.pairs <= PAIRS_AND_ONE]
-    found = sorted((f for s in shapes for f in search(n, r, s, SEED)), key=lambda f: f.gain)
+    found = sorted((f for s in shapes for f in searched(n, r, s, SEED)), key=lambda f: f.gain)
     known = candidates(task, [f.points for f in found[:SIMULATED]])
     optimum = float(f"{min(f.optimum for f in found):.4g}")
     return [
@@ -125,18 +130,25 @@ def candidates(task: Task, searched: Sequence[str]) -> dict[str, str]:
 def measured(task: Task, points: str) -> Row:
     """Gain, instructions and errors."""
     made = Record.of(task.n, task.r, points, "")
-    wanted = [("u11", p) for p in PRECISIONS] + [("u12", "fp32")]
-    wanted += [("1803.10986", "fp32")] * (task.r == 3)
-    errors = {}
-    for protocol, precision in wanted:
-        some = simulated(task.n, task.r, points, protocol, precision, SEEDS)
-        error = float(f"{np.mean(some):.3g}")
-        errors[f"{protocol} {precision}"] = error if np.isfinite(error) else None  # it overflows
     return {
         "gain": float(f"{made.gain:.4g}"),
         "instructions": made.instructions,
-        "errors": errors,
+        "errors": errors(task, points, {}),
     }
+
+
+def errors(task: Task, points: str, known: Row) -> Row:
+    """By protocol and format, the mean of the seeds; those known before as they are."""
+    wanted = [("u11", p) for p in PRECISIONS] + [("u12", "fp32")]
+    wanted += [("1803.10986", "fp32")] * (task.r == 3)
+    found = dict(known)
+    for protocol, precision in wanted:
+        name = f"{protocol} {precision}"
+        if name not in known:
+            some = simulated(task.n, task.r, points, protocol, precision, SEEDS)
+            error = float(f"{np.mean(some):.3g}")
+            found[name] = error if np.isfinite(error) else None  # it overflows
+    return found
 
 
 def score(row: Row, precision: str) -> float:
@@ -181,7 +193,7 @@ def table(every: Sequence[Row]) -> list[Row]:
         default = _default(task, known, winners["fp32"]) if minimal else None
         for row in known:
             formats = tuple(p for p in PRECISIONS if winners[p] is row)
-            if formats or row in told:
+            if formats or row in told or row is default:
                 known_of = {"optimum": row["optimum"], "errors": row["errors"], "best": formats}
                 record = Record.of(*where, row["points"], row["found"], **known_of)
                 made = asdict(record) | {"gain": row["gain"], "default": row is default}
@@ -189,9 +201,21 @@ def table(every: Sequence[Row]) -> list[Row]:
     return found
 
 
+def uneven(row: Row, known: Sequence[Row]) -> float:
+    """The most error of zero-mean data in a format over that of the format's best set, where both
+    keep it below USEFUL."""
+    worst = 1.0
+    for name in (f"u11 {p}" for p in PRECISIONS):
+        least, mine = (
+            min(some["errors"][name] or np.inf for some in rows) for rows in (known, [row])
+        )
+        worst = max(worst, mine / least if mine < USEFUL else 1.0)
+    return worst
+
+
 def _default(task: Task, known: Sequence[Row], winner: Row) -> Row | None:
     """The best in FP32, where no kernel has the set by states and it beats that one, or that one
-    loses to others' anywhere."""
+    loses to others' anywhere or is uneven; one that is less uneven, where that is, too."""
     own = text_of(named_points("best", task.states))
     usual = next(row for row in known if row["points"] == own)
     others = [row for row in known if row["found"] not in OURS]
@@ -203,29 +227,40 @@ def _default(task: Task, known: Sequence[Row], winner: Row) -> Row | None:
     )
     if kernels(task.n, task.r):
         return None
-    return winner if loses or score(usual, "fp32") > MARGIN * score(winner, "fp32") else None
+    if uneven(winner, known) > EVEN:
+        winner = min(known, key=lambda row: uneven(row, known))
+    better = score(usual, "fp32") > MARGIN * score(winner, "fp32")
+    return winner if loses or better or uneven(usual, known) > EVEN else None
 
 
 def main(
     r: Annotated[list[int] | None, typer.Option(help="Filter widths.")] = None,
-    most: Annotated[int, typer.Option(help="Inputs of a tile, at most.")] = 16,
-    more: Annotated[int, typer.Option(help="States beyond n + r - 1, at most.")] = 3,
+    outputs: Annotated[int, typer.Option(help="Outputs of a tile, at most.")] = 16,
+    more: Annotated[int, typer.Option(help="States beyond n + r - 1, at most.")] = 8,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     dask: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help='A scheduler of Dask, or "local".')
     ] = None,
     file: Annotated[Path, typer.Option(help="Rows.")] = ROWS,
     output: Annotated[Path, typer.Option(help="The table.")] = TABLE,
+    search: Annotated[bool, typer.Option(help="Search what has no rows yet.")] = True,
 ) -> None:
     """Search what has no rows yet, then write the table."""
     with Lines(file).checked() as lines:
         known = [json.loads(line) for _, line in lines.read() if line.strip()]
-        had = [Task.of(row) for row in known]
-        known = [row for row in known if had.count(Task.of(row)) >= row["candidates"]]
-        done = {Task.of(row) for row in known}
-        todo = [task for task in tasks(r or WIDTHS, most, more) if task not in done]
-        where = provenance()
-        for found in _run(todo, workers, dask):
+    had = [Task.of(row) for row in known]
+    known = [row for row in known if had.count(Task.of(row)) >= row["candidates"]]
+    before = json.dumps(known)
+    for row in known:
+        row["errors"] = errors(Task.of(row), row["points"], row["errors"])
+    if json.dumps(known) != before:
+        text = "".join(f"{json.dumps(row)}\n" for row in known)
+        file.with_suffix(".new").write_text(text)
+        file.with_suffix(".new").replace(file)
+    done, where = {Task.of(row) for row in known}, provenance()
+    todo = [task for task in tasks(r or WIDTHS, outputs, more) if task not in done]
+    with Lines(file).checked() as lines:
+        for found in _run(todo if search else [], workers, dask):
             for row in found:
                 lines.append(row | where)
             known += found

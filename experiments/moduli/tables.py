@@ -12,6 +12,7 @@ import numpy as np
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell, Table, interval
 from experiments.harness.verdicts import Range, at_most, equal, near, within_factor
+from experiments.moduli import quantized
 from winolab.algorithm import Algorithm, Problem, parse_algorithm
 from winolab.ref.algorithms import convolution, winograd
 from winolab.ref.arithmetic.simulated import arithmetic
@@ -179,10 +180,16 @@ RULE = (
     "aims of our own, known before from other programs: equal states, saving and gain to three "
     "digits, errors within 15 %; with products of least noise the gain is no larger"
 )
-TABLES = tuple(
-    Table(PAPER, name, title, partial(jobs, name), partial(cells, name), RULE)
-    for name, title in (
-        ("lines", "Algorithms in one dimension with quadratic factors, and minimal ones"),
-        ("nested", "Nested algorithms with quadratic factors, and minimal ones"),
-    )
-)
+TABLES = (
+    *(
+        Table(PAPER, name, title, partial(jobs, name), partial(cells, name), RULE)
+        for name, title in (
+            ("lines", "Algorithms in one dimension with quadratic factors, and minimal ones"),
+            ("nested", "Nested algorithms with quadratic factors, and minimal ones"),
+        )
+    ),
+    Table(
+        PAPER, quantized.TABLE, "INT8 and FP8, simulated: errors by scales, data and algorithm",
+        quantized.jobs, quantized.cells, quantized.RULE,
+    ),
+)  # fmt: skip

@@ -30,5 +30,16 @@ TEXTS = {
         READ,
         _found,
     ),
+    "moduli quantized": Text(
+        "Tap-wise quantisation (2209.12982) gives every state a scale; Liu & Mattina (2007.12216) "
+        "sum INT8 products exactly by residues; SFC (2407.02913) takes transforms of additions.",
+        "Direct convolution and Winograd with operands of eight bits: transforms and results FP32, "
+        "scales the data's, one a tensor, an output channel, a state (pow2: powers of two), 64 "
+        "channels, 12 × 12 outputs, 16 filters, five seeds. u11 uniform on [-1, 1); relu "
+        "normal inputs after ReLU; wide heavy-tailed, normal times 2^U[-20, 0].",
+        "ours: relative RMS error against FP64; the aim: direct INT8's of residues, and that of "
+        "points of the same saving.",
+        _found,
+    ),
     "moduli nested": Text("As above, in two dimensions.", DO, READ, _found),
 }

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from experiments.calibrate import records
 from experiments.calibrate.records import Task, best, main, table, tasks
 
 
 def test_a_search_goes_on_where_it_stopped(tmp_path: Path) -> None:
     file, output = tmp_path / "rows.jsonl", tmp_path / "table.json"
-    main(r=[3], most=2, more=0, file=file, output=output)
+    main(r=[3], outputs=2, more=0, file=file, output=output)
     text = file.read_text()
     rows = [json.loads(line) for line in text.splitlines()]
     assert {Task.of(row) for row in rows} == {Task(2, 3, 4)}
@@ -19,21 +21,39 @@ def test_a_search_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert output.read_text() == "[\n" + ",\n".join(
         f" {json.dumps(row)}" for row in json.loads(output.read_text())
     ) + "\n]\n"  # fmt: skip
-    main(r=[3], most=2, more=0, file=file, output=output)
+    main(r=[3], outputs=2, more=0, file=file, output=output)
     assert file.read_text() == text
     file.write_text(text.split("\n", 1)[1])  # a row lost: the task runs again
-    main(r=[3], most=2, more=0, file=file, output=output)
+    main(r=[3], outputs=2, more=0, file=file, output=output)
     again = [json.loads(line)["points"] for line in file.read_text().splitlines()]
     assert {row["points"] for row in rows} <= {*again}
 
 
+def test_a_format_that_rows_lack_is_simulated_for_them(tmp_path: Path) -> None:
+    """With nothing searched; what was there stays as it was."""
+    file, output = tmp_path / "rows.jsonl", tmp_path / "table.json"
+    mine = [row for row in map(json.loads, records.ROWS.read_text().splitlines())
+            if (row["n"], row["r"], row["states"]) == (2, 3, 4)]  # fmt: skip
+    without = [row | {"errors": {k: v for k, v in row["errors"].items() if "int8" not in k}}
+               for row in mine]  # fmt: skip
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in without))
+    main(search=False, file=file, output=output)
+    found = [json.loads(line) for line in file.read_text().splitlines()]
+    for row, kept in zip(found, mine, strict=True):
+        assert row["errors"].keys() == kept["errors"].keys()
+        assert row | {"errors": 0} == kept | {"errors": 0}
+        for name, error in row["errors"].items():
+            assert error == pytest.approx(kept["errors"][name], rel=0.02)
+
+
 def test_tasks_are_minimal_first() -> None:
-    found = [*tasks([3, 5], 8, 1)]
+    found = [*tasks([3, 5, 31], 4, 1)]
     extra = [t.states - t.n - t.r + 1 for t in found]
     assert extra == sorted(extra)
-    assert Task(8, 3, 10) in found
+    assert Task(4, 3, 7) in found
     assert Task(4, 5, 9) in found
     assert Task(5, 5, 9) not in found
+    assert [t for t in found if t.r == 31] == [Task(2, 31, 32), Task(2, 31, 33)]
 
 
 def test_of_equals_in_error_the_cheapest_near_the_optimum_is_best() -> None:

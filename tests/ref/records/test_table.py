@@ -137,6 +137,20 @@ def test_one_default_serves_every_format(r: int) -> None:
     assert compared > 15
 
 
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_best_picks_by_format(precision: str) -> None:
+    """The record that is the format's best; "best" itself where there is none."""
+    for n, r in ((4, 3), (10, 3), (6, 5), (9, 7)):
+        picked = as_points(f"best:{precision}", Tile(n, r))
+        mine = [c for c in records(n, r, precision) if c.states == n + r - 1]
+        assert [picked] == [parse_points(c.points) for c in mine]
+    assert as_points(f"best:{precision}", Tile(2, 20)) == as_points("best", Tile(2, 20))
+    with pytest.raises(ValueError, match="points 'best:fp12'; expected a format that records are"):
+        as_points("best:fp12", Tile(4, 3))
+    named = transforms(10, 3, f"best:{precision}")
+    assert named.alpha == 12
+
+
 ROWS = {  # known before, by hand: states and noise gain of F(n, r)
     (6, 3): (9, 2.92),
     (7, 3): (10, 5.09),

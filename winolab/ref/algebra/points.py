@@ -18,7 +18,9 @@ from winolab.points import (
     Point,
     check_served,
     fourier_of,
+    is_named,
     parse_points,
+    shortened,
     show,
     text_of,
     tile_of,
@@ -35,7 +37,21 @@ __all__ = ["INFINITY", "NAMES", "Point", "as_points", "best_table", "named_point
 
 
 def named_points(name: str, alpha: int, r: int | None = None) -> tuple[Point, ...]:
-    """The ``alpha`` points of the set ``name``, infinity last: for any tile, or for F(n, ``r``)."""
+    """The ``alpha`` points of the set ``name``, infinity last: for any tile, or for F(n, ``r``).
+
+    "best:fp16" are those of least error in a format, "best" where the records have no others.
+    Raises ValueError for an unknown name or format.
+    """
+    name, _, precision = name.partition(":")
+    if precision:
+        found = _by_format()
+        if precision not in found:
+            raise ValueError(
+                f"points 'best:{shortened(precision)}'; expected a format that records are kept "
+                f"for: {', '.join(found)}"
+            )
+        if (alpha, r) in found[precision]:
+            return found[precision][alpha, r]
     if name == "best":
         if (alpha, r) in _defaults():
             return _defaults()[alpha, r]
@@ -68,13 +84,22 @@ def published() -> dict:
 @cache
 def _defaults() -> dict[tuple[int, int | None], tuple[Point, ...]]:
     """(alpha, r) -> the record that is the default."""
-    return {
-        (row["states"], row["r"]): tuple(
-            INFINITY if p == "inf" else Fraction(p) for p in row["points"].split(",")
-        )
-        for row in record_table()
-        if row["default"]
-    }
+    return {(row["states"], row["r"]): _listed(row) for row in record_table() if row["default"]}
+
+
+@cache
+def _by_format() -> dict[str, dict[tuple[int, int | None], tuple[Point, ...]]]:
+    """Format -> (alpha, r) -> the points of its best record of n + r − 1 states."""
+    found: dict[str, dict[tuple[int, int | None], tuple[Point, ...]]] = {}
+    for row in record_table():
+        if row["states"] == row["n"] + row["r"] - 1:
+            for name in row["best"]:
+                found.setdefault(name, {})[row["states"], row["r"]] = _listed(row)
+    return found
+
+
+def _listed(row: dict) -> tuple[Point, ...]:
+    return tuple(INFINITY if p == "inf" else Fraction(p) for p in row["points"].split(","))
 
 
 def _data(name: str) -> Any:
@@ -98,7 +123,7 @@ def as_points(points: Any, tile: Tile) -> str | Modulus | Matrices:
     :func:`parse_points` does.
     """
     parsed = parse_points(points)
-    if parsed in NAMES and isinstance(parsed, str):
+    if isinstance(parsed, str) and is_named(parsed):
         return named_points(parsed, tile.inputs, tile.r)
     text = text_of(parsed)
     check_served(text, [tile_of(tile.n, tile.r, text)], str(tile))

@@ -9,10 +9,11 @@ import numpy as np
 from winolab.algorithm import Gamma, Problem, tiled
 from winolab.points import tile_of
 from winolab.ref.algorithms import convolution, winograd
-from winolab.ref.arithmetic.formats import FORMAT_OF, FORMATS
+from winolab.ref.arithmetic.formats import FORMAT_OF
 from winolab.ref.arithmetic.simulated import arithmetic
 
-PRECISIONS = ("fp32", "fp16", "bf16")
+# Formats that records are kept for; INT8 with a scale a state, which large tiles need.
+PRECISIONS = ("fp32", "fp16", "bf16", "fp32_split", "int8:state")
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def simulated(
 ) -> list[float]:
     """The error of F(n, r) at these points, a number a seed: 0, 1, and so on.
 
-    Data are rounded to the precision's format first; transforms and sums are FP32.
+    Data of 16 bits are rounded to their format first; transforms and sums are FP32.
 
     >>> direct, = simulated(1, 3, "paper", "u11", seeds=1)
     >>> winograd, = simulated(4, 3, "paper", "u11", seeds=1)
@@ -64,7 +65,7 @@ def simulated(
     tile = tile_of(n, r, points)
     algorithm = Gamma((tile,), points) if how.dimensions == 1 else tiled((tile, tile), points)
     run, found = arithmetic(precision), []
-    kind = next(d for d, of in FORMAT_OF.items() if of is FORMATS[precision])
+    kind = next((d for d, of in FORMAT_OF.items() if of.name == precision), np.dtype(np.float32))
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         size = how.tiles * n + r - 1
