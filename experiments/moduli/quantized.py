@@ -25,6 +25,7 @@ PRECISIONS = (
     "fp8_e5m2:state", "rns:tensor", "fp16",
 )  # fmt: skip
 FOUR, SIX = "winograd:4x4:3x3", "winograd:6x6:3x3@0,3/4,-3/4,4/3,-4/3,inf,x^2+1"
+EIGHT = "winograd:8x8:3x3@0,3/4,-3/4,4/3,-4/3,inf,x^2+6/7*x+1,x^2-6/7*x+1"
 WIDE_FOUR = "winograd:4x4:5x5"
 WIDE_SIX = "winograd:6x6:5x5@0,3/4,-3/4,4/3,-4/3,inf,x^2+x+1,x^2-x+1"
 ALGORITHMS = {
@@ -32,15 +33,20 @@ ALGORITHMS = {
     "F(2×2,3×3)": "winograd:2x2:3x3",
     "F(4×4,3×3)": FOUR,
     "F(6×6,3×3), x²+1": SIX,
+    "F(8×8,3×3), x²±6/7x+1": EIGHT,
     "F(6×6,3×3), points": "winograd:6x6:3x3",
     "F(4×4,5×5), points": WIDE_FOUR,
     "F(6×6,5×5), x²±x+1": WIDE_SIX,
 }
-# Of equal saving: with factors to lose less than with points, wherever scales are a state's.
-PAIRS = {"F(6×6,3×3), x²+1": "F(4×4,3×3)", "F(6×6,5×5), x²±x+1": "F(4×4,5×5), points"}
+# Equal saving: with factors to lose less than with points, wherever scales are a state's.
+PAIRS = {
+    "F(6×6,3×3), x²+1": "F(4×4,3×3)",
+    "F(8×8,3×3), x²±6/7x+1": "F(6×6,3×3), x²+1",
+    "F(6×6,5×5), x²±x+1": "F(4×4,5×5), points",
+}
 RULE = (
     "aims of our own: sums by residues are direct INT8's error exactly, and with scales per state "
-    "an algorithm with quadratic factors loses less than points do at the same saving"
+    "an algorithm with more quadratic factors loses less at the same saving"
 )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell, Table, interval
 from experiments.harness.verdicts import Range, at_most, equal, near, within_factor
-from experiments.moduli import quantized
+from experiments.moduli import plane, quantized
 from winolab.algorithm import Algorithm, Problem, parse_algorithm
 from winolab.ref.algorithms import convolution, winograd
 from winolab.ref.arithmetic.simulated import arithmetic
@@ -191,5 +191,9 @@ TABLES = (
     Table(
         PAPER, quantized.TABLE, "INT8 and FP8, simulated: errors by scales, data and algorithm",
         quantized.jobs, quantized.cells, quantized.RULE,
+    ),
+    Table(
+        PAPER, plane.TABLE, "The frontier of nested algorithms: error against saving, by format",
+        plane.jobs, plane.cells, plane.RULE,
     ),
 )  # fmt: skip

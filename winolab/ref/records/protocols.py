@@ -39,6 +39,10 @@ PROTOCOLS = {
     p.name: p
     for p in (
         Protocol("u11", "relative RMS, U[-1,1), rows over 64 channels", -1, "rms", 1, 64, 16, 1, 8),
+        Protocol(
+            "u11x2", "relative RMS, U[-1,1), F(n×n,r×r) over 64 channels",
+            -1, "rms", 2, 64, 16, 1, 2,
+        ),
         Protocol("u12", "mean relative error, U[1,2), the same rows", 1.0, "mare", 1, 64, 16, 1, 8),
         Protocol(
             "1803.10986",
