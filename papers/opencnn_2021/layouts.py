@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-from experiments.harness.counted import Count, cells, claim
+from experiments.harness.counted import Count, cells, claim, row
 from experiments.harness.facts import facts
 from experiments.harness.jobs import Row
-from experiments.harness.tables import Table
+from experiments.harness.tables import Cell, Table, none, one
 from experiments.harness.verdicts import Verdict
-from winolab.gpu.families.fused2d.banks import LANES, TURING, Cost, stored
-from winolab.gpu.families.fused2d.layouts import Layout, layout
+from papers.opencnn_2021.orders import (
+    FIGURE13,
+    FILTERS,
+    named,
+    readings,
+    registers,
+    round_bytes,
+    stores_of_y,
+    wide_orders,
+)
+from winolab.gpu.families.fused2d.banks import LANES, TURING, Cost, accesses
+from winolab.gpu.families.fused2d.layouts import layouts
 
 PAPER = "opencnn_2021"
-SHOWN = ("yan", "sts64", "sts64_final", "compact", "wide")  # Figures 5 to 8, and one of ours
 # Statements whose numbers follow from Table 1, on which the model's cycles were fitted (fits.py).
 FITTED = (
     "bytes a cycle of 128-bit stores by half of the lanes",
     "bytes a cycle of 64-bit stores by all",
 )
-PALETTE = np.array([[0xC4, 0x4E, 0x52], [0xDD, 0x84, 0x52], [0x55, 0xA8, 0x68], [0x4C, 0x72, 0xB0]])
 
 
 def of(name: str) -> Cost:
     """A layout's figures in blocks of 64 filters, as the paper has them."""
-    return Cost.of(layout(name, 64))
+    return Cost.of(named(name))
 
 
 def statements() -> list[Row]:
@@ -43,6 +48,7 @@ def statements() -> list[Row]:
         claim("share of lanes that do nothing, Yan et al.", said["idle"], yan.stores.idle_share,
               (0.5, 0.5)),
         claim("bytes of padding, compact", 0, compact.padding, (0, 0)),
+        *orders(),
         *(
             claim(f"bank conflicts, {cost.layout.name}", 0,
                   cost.stores.conflicts + cost.loads.conflicts, (0, 0))
@@ -58,54 +64,90 @@ def statements() -> list[Row]:
     return found
 
 
+def orders() -> list[Row]:
+    """Those of Figures 4 to 14 and the text about them."""
+    said, yan, sts64 = facts(PAPER)["orders"], of("yan"), of("sts64")
+    conflicts = sum(readings(named(name)).cost.conflicts for name in ("shuffled", "sts64"))
+    lanes = [LANES * (1 - cost.stores.idle_share) for cost in (yan, sts64)]
+    writes = stores_of_y(sts64.layout)
+
+    def exactly(text: str, number: float, ours: float) -> Row:
+        return claim(text, number, ours, (number, number))
+
+    return [
+        exactly("KB of a block's sums in registers", said["registers_kb"], registers() / 1024),
+        *(
+            exactly(f"KB that a round puts, {cost.layout.name}", said["round_kb"],
+                    round_bytes(cost.layout) / 1024)
+            for cost in (yan, sts64)
+        ),
+        *(
+            exactly(f"transactions of a store of {32 * width} bits", said[f"store_{32 * width}"],
+                    accesses(range(0, width * LANES, width), width).transactions)
+            for width in (2, 4)
+        ),
+        exactly("threads that store at once, sts64 over yan", said["threads"], lanes[1] / lanes[0]),
+        exactly("bytes that a warp reads of a state", said["read"],
+                readings(sts64.layout).cost.bytes),
+        exactly("bank conflicts of 32-bit loads, Figures 9 and 12", 0, conflicts),
+        row("claim", "bank conflicts of a 64-bit load, Figure 13",
+            wide_orders()[FIGURE13].conflicts, None, accepted=[1, None], claim=True),
+        exactly("transactions of a warp's 64-bit store of y, Figure 14", said["written"],
+                sum(writes.lines)),
+    ]  # fmt: skip
+
+
 LAYOUTS = Table(
     PAPER,
     "layouts",
-    "Layouts of the output transform's buffer, Figures 4 to 8",
+    "Layouts of the output transform's buffer, Figures 4 to 14",
     lambda full: [Count(PAPER, "layouts", statements)],
     partial(cells, unit=1),
     "equal",
 )
 
 
-def drawn(panel: Axes, made: Layout, rows: int = 8) -> None:
-    """The first rows of 128 bytes of a state's buffer: which lane stores each word in round 1."""
-    lanes = np.full((rows, LANES), -1)
-    for round_, words in stored(made):
-        for lane, first in enumerate(words):
-            if round_ == 0 and first is not None and first < rows * LANES:
-                lanes.flat[first : first + made.width] = lane
-    image = np.full((rows, LANES, 3), 245)
-    for at in np.ndindex(rows, LANES):
-        if lanes[at] >= 0:
-            shade = 0.45 + 0.55 * (lanes[at] % 8) / 7
-            image[at] = 255 - shade * (255 - PALETTE[lanes[at] // 8])
-    panel.imshow(image, aspect="auto", interpolation="nearest")
-    for row, column in np.ndindex(rows, LANES // made.width):
-        lane = lanes[row, column * made.width]
-        if lane >= 0:
-            x = column * made.width + (made.width - 1) / 2
-            panel.text(x, row, str(lane), ha="center", va="center", fontsize=6.5)
-    panel.set_xticks(np.arange(0, LANES + 1, made.width) - 0.5, minor=True)
-    panel.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
-    panel.grid(which="minor", color="white", linewidth=0.8)
-    panel.grid(which="major", visible=False)
-    panel.tick_params(which="minor", length=0)
-    panel.set_xticks([0, 15, 31], ["bank 0", "15", "31"])
-    panel.set_yticks([])
+def cells_counted(rows: Sequence[Row]) -> list[Cell]:
+    """What each layout of the kernel takes, counted, and its measured speed over Yan et al.'s."""
+    found, yan = [], measured(rows, "yan")
+    for made in layouts(FILTERS):
+        cost, speed = Cost.of(made), measured(rows, made.name)
+        columns = {
+            "KB": made.bytes / 1024,
+            "transactions of stores": cost.stores.transactions,
+            "transactions of loads": cost.loads.transactions,
+            "bank conflicts": cost.stores.conflicts + cost.loads.conflicts,
+            "idle lanes, %": 100 * cost.stores.idle_share,
+            "bytes a cycle of stores": TURING.bytes_a_cycle(cost.stores, stores=True),
+            "cycles on Turing": cost.cycles(),
+        }
+        found += [one(made.name, column, None, float(value)) for column, value in columns.items()]
+        if both := speed.keys() & yan.keys():
+            logs = [math.log(speed[case] / yan[case]) for case in both]
+            gain = math.exp(sum(logs) / len(logs))
+            found.append(one(made.name, "speed over Yan et al.'s, an H100", None, gain))
+    return found
 
 
-def figures5to8(rows: Sequence[Row]) -> Figure:
-    """A panel a layout: lanes of the first round in a state's buffer."""
-    figure = Figure(figsize=(9, 9.5), layout="constrained")
-    panels = figure.subplots(len(SHOWN), 1)
-    for panel, name in zip(panels, SHOWN, strict=True):
-        cost = of(name)
-        drawn(panel, cost.layout)
-        throughput = TURING.bytes_a_cycle(cost.stores, stores=True)
-        panel.set_title(
-            f"{cost.layout.shown.partition(':')[0]} ({name}): {cost.layout.bytes / 1024:g} KB, "
-            f"{cost.stores.idle_share:.0%} of lanes idle, {throughput:.1f} bytes a cycle",
-            fontsize=8.5, loc="left",
-        )  # fmt: skip
-    return figure
+def measured(rows: Sequence[Row], name: str) -> dict[tuple[str, ...], float]:
+    """TFLOPS of a layout by case and run: openCNN's layers in CHWN, 64 filters a block, pixels not
+    loaded ahead."""
+    return {
+        (row["list"], row["layer"], str(row["batch"])): row["tflops"]
+        for row in rows
+        if row["list"] in ("opencnn", "layouts")
+        and (row.get("output_layout"), row.get("bm"), row["layout"]) == (name, FILTERS, "CHWN")
+        and "ahead" not in row["plan"]
+    }
+
+
+COUNTED = Table(
+    PAPER,
+    "counted",
+    "What each layout takes, and its speed",
+    none,
+    cells_counted,
+    "nothing is judged: the paper has no such table",
+    sources=("fused2d",),
+    values=("tflops",),
+)

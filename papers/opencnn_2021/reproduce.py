@@ -14,9 +14,9 @@
 # %% [markdown]
 # # openCNN: a fused F(2×2, 3×3) in CUDA
 #
-# openCNN computes F(2×2, 3×3) in one kernel, from filters that another kernel transforms. Its
-# layouts of the output transform run in a kernel of winolab's (family `fused2d`), measured on an
-# H100; matrices and counts are checked, and the rest is listed as not reproduced.
+# openCNN computes F(2×2, 3×3) in one kernel, from filters that another kernel transforms. How its
+# sums go through shared memory is the paper's subject: here its layouts are drawn from the data
+# that a kernel of winolab's (family `fused2d`) is printed from, counted, searched and measured.
 #
 # The code below uses `winolab` for whatever a reader would reuse. What comes from `experiments`
 # and `papers` belongs to this checkout: the paper's printed numbers, the rows that are kept of
@@ -28,7 +28,6 @@
 # %%
 # %matplotlib inline
 import numpy as np
-from matplotlib.figure import Figure
 
 import winolab
 from experiments.harness.facts import facts, matrices, table
@@ -56,15 +55,15 @@ f23
 # filter's transform precomputed, where direct convolution has six and four.
 
 # %%
-counted = facts("opencnn_2021")["counts"]
+stated = facts("opencnn_2021")["counts"]
 programs = f23.programs
 additions = programs.BT.counts.additions + programs.AT.counts.additions
-print(f"multiplications {f23.alpha}, paper {counted['multiplications']}")
-print(f"additions {additions}, paper {counted['additions']}")
-assert (f23.alpha, additions) == (counted["multiplications"], counted["additions"])
+print(f"multiplications {f23.alpha}, paper {stated['multiplications']}")
+print(f"additions {additions}, paper {stated['additions']}")
+assert (f23.alpha, additions) == (stated["multiplications"], stated["additions"])
 
 # %% [markdown]
-# ## The layers
+# ## Table 2: the layers
 #
 # The 3×3 layers of ResNet that Tables 3 and 4 time (Table 2), at batch 32: multiplications that
 # F(2×2, 3×3) saves, tiles at the edges counted whole, and its error on zero-mean data beside direct
@@ -87,33 +86,93 @@ for row in table("opencnn_2021", 2)["rows"]:
           f"{errors[0]:.1e}, direct {errors[1]:.1e}")  # fmt: skip
 
 # %% [markdown]
-# ## The layouts: drawn, counted, measured
+# ## Who has what: Figures 4 and 5
 #
-# A block's sums go from registers through shared memory, where they are transposed. Layouts are
-# data here: a few functions of integers from which the kernel's indexing is printed, and by which a
-# model of 32 banks counts what a warp's instructions cost. Lanes of the first round, as Figures 5
-# to 8 have them, and a layout that a search found:
+# A block sums 64 filters × 32 tiles in 16 states; a warp has two of these states, and its lanes lie
+# as below, 4 × 4 sums a cell. All of it, 128 KB, goes from registers through shared memory in four
+# rounds, because a tile's 16 states are in eight warps. Yan et al. store a cell's four tiles at
+# once (128 bits), of 16 filters a round: eight lanes of each half-warp have nothing to do. openCNN
+# stores two at once (64 bits), of 32 filters.
+
+# %%
+paper.figure("layouts", 1)
+
+# %% [markdown]
+# ## Where it goes: Figures 5 to 8
+#
+# Layouts are data here: a few functions of integers from which the kernel's indexing is printed,
+# and by which a model of 32 banks counts what a warp's instructions cost. Below is which lane
+# stores each word of a state in the first round. Padding (blank) keeps lanes out of one another's
+# banks; the compact layout turns its rows instead. The last one is ours.
 
 # %%
 paper.figure("layouts")
 
-# %%
-from winolab.gpu.families.fused2d.banks import Cost
-from winolab.gpu.families.fused2d.layouts import layouts
+# %% [markdown]
+# ## How it is read: Figures 9 to 12
+#
+# A thread transforms two tiles. To be stored to memory at once they have to be neighbours, but a
+# 64-bit store has put the first two tiles of a cell on one row and the last two on another.
+# Either results change lanes by shuffles (the layout `shuffled`), or the products swap the second
+# tile with the third, y with z, which costs nothing (all others of the paper).
 
-for made in layouts(64):
-    cost = Cost.of(made)
-    print(f"{made.name:12} {made.bytes / 1024:5.1f} KB  {made.rounds} rounds  "
-          f"{cost.stores.idle_share:4.0%} of lanes idle  "
-          f"{cost.stores.conflicts + cost.loads.conflicts} conflicts  "
-          f"{cost.cycles():6,.0f} cycles on Turing")  # fmt: skip
+# %%
+paper.figure("layouts", 2)
+
+# %% [markdown]
+# ## What was discarded, and what is stored: Figures 13 and 14
+#
+# 64-bit loads in the paper's order ask 16 banks twice for each half-warp, as the authors say. They
+# need not: in 24 of 120 orders of a lane's bits nothing conflicts.
+
+# %%
+paper.figure("layouts", 3)
+
+# %% [markdown]
+# ## The statements, counted
+#
+# What the paper says of its layouts in numbers, beside what the model counts.
 
 # %%
 paper.table("layouts")
 
 # %% [markdown]
+# Every layout that the kernel has, counted, and its speed on an H100 over the kernel with Yan et
+# al.'s layout, where it was measured (blocks of 64 filters, CHWN):
+
+# %%
+from winolab.gpu.families.fused2d.banks import Cost
+from winolab.gpu.families.fused2d.layouts import layouts
+
+counts = {made.name: Cost.of(made) for made in layouts(64)}
+counted = paper.table("counted")
+speeds = {c.where: f"{c.ours:.2f}" for c in counted.cells if c.column.startswith("speed")}
+for name, cost in counts.items():
+    print(f"{name:12} {cost.layout.bytes / 1024:5.1f} KB  {cost.layout.rounds} rounds  "
+          f"{cost.stores.idle_share:4.0%} of lanes idle  "
+          f"{cost.stores.conflicts + cost.loads.conflicts} conflicts  "
+          f"{cost.cycles():6,.0f} cycles on Turing  speed {speeds.get(name, '-')}")  # fmt: skip
+
+# %%
+counted
+
+# %% [markdown]
+# Are there others as good? Rows of 128 bytes may be turned by any multiple of the digits that say
+# which row: `python -m papers.opencnn_2021.search` tries all.
+
+# %%
+from papers.opencnn_2021.search import found, least, matter
+
+for name in ("compact", "wide"):
+    tried, free = found(name)
+    print(f"{name}: {len(free)} of {tried} have no conflict; the turns that matter: {matter(free)}")
+print(f"cycles on Turing that no layout can do without: {least():,.0f}")
+
+# %% [markdown]
+# ## Table 1: what an access costs
+#
 # The cycles behind that are Table 1's. On an H100 one warp's stores take nearly the same; sixteen
-# warps, as a block has them, fill the gaps:
+# warps fill the gaps, and then only idle lanes cost throughput:
 
 # %%
 paper.table("table1b")
@@ -122,30 +181,18 @@ paper.table("table1b")
 paper.figure("table1b")
 
 # %% [markdown]
-# ## Tables 3 and 4: the paper's speedups
+# ## Tables 3 and 4: speedups
 #
-# As printed, over cuDNN 8.2's fused Winograd and over the authors' CUDA version of Yan et al.
-# Ours, on another device and not judged, stand beside them under "Every table".
+# As printed, over cuDNN 8.2's fused Winograd and over the authors' CUDA version of Yan et al.;
+# beside them the authors' own code on an H100, and our kernel with both layouts there. The authors'
+# gain falls with depth on all three GPUs, since deeper layers sum more channels for an output. In
+# our kernel other warps make the next tiles meanwhile, and the layout hardly matters.
 
 # %%
-figure = Figure(figsize=(9, 3.4), layout="constrained")
-panels = figure.subplots(1, 2, sharey=True)
-for panel, number, device in zip(panels, (3, 4), ("RTX 2080 Ti", "RTX 3090"), strict=True):
-    printed = table("opencnn_2021", number)
-    for baseline, name, colour in (
-        ("cudnn", "over cuDNN", "#4c72b0"),
-        ("yan", "over Yan et al.", "#dd8452"),
-    ):
-        for batch, mark in ((32, "v"), (64, "o"), (96, "s"), (128, "^")):
-            (row,) = (r for r in printed["rows"] if (r["baseline"], r["N"]) == (baseline, batch))
-            panel.plot(
-                printed["layers"], row["speedup"], mark, color=colour, label=f"{name}, N = {batch}"
-            )
-    panel.axhline(1, color="#333333", linewidth=0.8)
-    panel.set(title=f"{device}, as printed")
-panels[0].set_ylabel("speedup")
-figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-figure
+paper.figure("table3")
+
+# %%
+paper.figure("table4")
 
 # %% [markdown]
 # The averages that the paper states are those of its entries, to a unit of the last digit:
@@ -157,11 +204,29 @@ for number, averages in stated.items():
         entries = [row["speedup"] for row in table("opencnn_2021", number)["rows"]
                    if row["baseline"] == baseline]  # fmt: skip
         print(f"Table {number}, over {baseline}: {np.mean(entries):.2f}, stated {average}")
+speedups = paper.table("table3")
+theirs = [cell.ours for cell in speedups.cells if cell.where.startswith("the authors")]
+print(f"their code over their version of Yan et al.'s on an H100: {np.mean(theirs):.2f}")
+
+# %%
+speedups
 
 # %% [markdown]
-# ## Every table
+# ## Figures 15 and 18: TFLOPS, and Figures 17 and 19: over cuDNN
 #
-# With what is judged, and what waits for the kernels.
+# Equation 6 divides by 2.25: FLOPs are those that are multiplied.
+
+# %%
+paper.figure("figure15")
+
+# %%
+paper.figure("figure16")
+
+# %%
+paper.figure("figure17")
+
+# %% [markdown]
+# ## Every other table
 
 # %%
 paper.rest()

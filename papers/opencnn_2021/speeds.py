@@ -1,4 +1,5 @@
-"""openCNN's layers on another GPU: layouts beside each other and cuDNN; nothing judged."""
+"""openCNN's layers on another GPU: layouts beside each other, cuDNN and the authors' own builds;
+nothing judged."""
 
 from __future__ import annotations
 
@@ -14,6 +15,15 @@ PAPER = "opencnn_2021"
 SAVING = 2.25  # equation 6 divides by it
 # The layouts of the paper and of its version of Yan et al., in CHWN, pixels not loaded ahead.
 OURS, YAN = "sts64", "yan"
+# The authors' code as they release it, by what they call its builds: theirs of Yan et al.'s layout,
+# optSTS64, the compact layout, and 64-bit loads in Figure 13's order.
+AUTHORS = {
+    "ampere_BASE": "Yan et al.'s",
+    "ampere_OPTSTS64": "optSTS64",
+    "ampere_OPTSTS64_CMP": "compact",
+    "ampere_OPTLDS64": "64-bit loads",
+}
+BASE, BEST = "ampere_BASE", "ampere_OPTSTS64"
 
 
 def _papers(rows: Sequence[Row], batch: int, layer: str) -> dict[str, Row]:
@@ -34,6 +44,17 @@ def _cudnn(rows: Sequence[Row], batch: int, layer: str) -> float:
     return max(row["tflops"] for row in mine if (row["layer"], row["batch"]) == (layer, batch))
 
 
+def authors(rows: Sequence[Row], variant: str, batch: int, layer: str) -> float:
+    """TFLOPS of one of the authors' builds, on an H100."""
+    (found,) = (
+        row["tflops"]
+        for row in rows
+        if row["list"] == "authors"
+        and (row["variant"], row["layer"], row["batch"]) == (variant, layer, batch)
+    )
+    return found
+
+
 def cells_speedups(number: int, rows: Sequence[Row]) -> list[Cell]:
     """The paper's speedups of a table beside ours."""
     if not rows:
@@ -49,6 +70,18 @@ def cells_speedups(number: int, rows: Sequence[Row]) -> list[Cell]:
             found.append(one(f"over {line['baseline']}, N = {batch}", layer, paper,
                              own[OURS]["tflops"] / against,
                              standing=Verdict.NOT_COMPARABLE, note=note))  # fmt: skip
+            if yan:
+                ratio = authors(rows, BEST, batch, layer) / authors(rows, BASE, batch, layer)
+                found.append(
+                    one(
+                        f"the authors' code, N = {batch}",
+                        layer,
+                        paper,
+                        ratio,
+                        standing=Verdict.NOT_COMPARABLE,
+                        note="another device",
+                    )
+                )
     return found
 
 
@@ -67,18 +100,24 @@ def cells_figure15(rows: Sequence[Row]) -> list[Cell]:
             best = max(row["tflops"] for row in rows if row.get("output_layout") and (
                 row["list"], row["layer"], row["batch"]) == ("opencnn", layer, batch))  # fmt: skip
             found.append(one(f"{layer}N{batch}", "fastest policy", None, best / SAVING))
+            found += [
+                one(f"{layer}N{batch}", f"the authors' {name}", None,
+                    authors(rows, variant, batch, layer) / SAVING, note="their code, another run")
+                for variant, name in AUTHORS.items()
+            ]  # fmt: skip
     return found
 
 
 NOTHING = "nothing is judged: another device"
+SOURCES = ("fused2d", "opencnn_authors")
 TABLE3, TABLE4 = (
     Table(
         PAPER, f"table{number}", f"Speedup, the paper's on an {device}", none,
-        partial(cells_speedups, number), NOTHING, sources=("fused2d",), values=("tflops",),
+        partial(cells_speedups, number), NOTHING, sources=SOURCES, values=("tflops",),
     )
     for number, device in ((3, "RTX 2080 Ti"), (4, "RTX 3090"))
 )  # fmt: skip
 FIGURE15 = Table(
     PAPER, "figure15", "TFLOPS by equation 6, with Figure 18", none, cells_figure15, NOTHING,
-    sources=("fused2d",), values=("tflops",),
+    sources=SOURCES, values=("tflops",),
 )  # fmt: skip

@@ -8,8 +8,9 @@ from experiments.harness.counted import Count, cells, row
 from experiments.harness.facts import facts, matrices
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Table
-from papers.opencnn_2021.layouts import LAYOUTS
+from papers.opencnn_2021.layouts import COUNTED, LAYOUTS
 from papers.opencnn_2021.machine import FIGURE16, FIGURE17, TABLE1A, TABLE1B
+from papers.opencnn_2021.search import SEARCH
 from papers.opencnn_2021.speeds import FIGURE15, TABLE3, TABLE4
 from winolab.algorithm import Tile
 from winolab.ref.algebra.program import program
@@ -50,6 +51,8 @@ EQUATION3 = Table(
 TABLES = (
     EQUATION3,
     LAYOUTS,
+    COUNTED,
+    SEARCH,
     TABLE1A,
     TABLE1B,
     TABLE3,
@@ -61,6 +64,7 @@ TABLES = (
 
 # What writes these files, on a GPU.
 COMMANDS = {
+    "opencnn_authors": "the authors' code, built and timed apart",
     "fused2d": "python -m experiments.measure.fused.beside",
     "shared_memory": "python -m experiments.measure.fused.shared_memory",
 }

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+import numpy as np
+
 from winolab.gpu.families.fused2d.layouts import (
     PAIRS,
     STATES,
@@ -188,18 +190,25 @@ class Family:
         return replace(self.layout, name=f"{self.layout.name}: {text}", address=address)
 
     def search(self, turns: Sequence[int]) -> list[dict[str, int]]:
-        """The turns, of ``turns`` for each digit, with which nothing stored or loaded conflicts."""
-        found = []
-        for values in product(turns, repeat=len(self.row)):
-            named = dict(zip(self.row, values, strict=True))
-            made = self.turned(named)
-            asked = (
-                *((words, made.width) for _, words in stored(made)),
-                *((words, 1) for _, words in loaded(made)),
-            )
-            if not any(accesses(words, width).conflicts for words, width in asked):
-                found.append(named)
-        return found
+        """The turns, of ``turns`` for each digit, with which nothing stored or loaded conflicts.
+
+        All lanes are at work there, with words of their own, and so ask for every bank once.
+        Raises ValueError for turns by which a store's words are no longer aligned.
+        """
+        if any(turn % self.layout.width for turn in turns):
+            raise ValueError(f"stores have {self.layout.width} words: turns are multiples of it")
+        flat = self.turned(dict.fromkeys(self.row, 0))
+        asked = [(words, flat.width) for _, words in stored(flat)]
+        asked += [(words, 1) for _, words in loaded(flat)]
+        grid = np.array(list(product(turns, repeat=len(self.row))))
+        free = np.ones(len(grid), bool)
+        for words, width in asked:
+            row, place = np.divmod(np.array(words, int) % flat.plane, BANKS)
+            digits = np.array(np.unravel_index(row, [size for size, _ in self.row.values()]))
+            banks = (place + grid @ digits) % BANKS // width
+            slots = np.bitwise_or.reduce(1 << banks.reshape(len(grid), width, -1), axis=-1)
+            free &= (slots == (1 << BANKS // width) - 1).all(axis=-1)
+        return [dict(zip(self.row, map(int, found), strict=True)) for found in grid[free]]
 
 
 def families(filters: int) -> dict[str, Family]:
