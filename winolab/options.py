@@ -29,6 +29,11 @@ class KernelConfig:
     Each family has a frozen dataclass of its own; its text, which rows keep, has what is not usual.
     """
 
+    @property
+    def memory_order(self) -> str:
+        """How the kernels take x and y to lie: "nhwc", channels last, "nchw", or "chwn"."""
+        return "nhwc"
+
 
 @dataclass(frozen=True)
 class ConvOptions:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,3 +66,24 @@ def test_places_that_overlap_are_those_with_a_byte_in_common(one, other, offset,
     assert not one.distinct or len(set(own)) == len(own)
     meets = Overlap({1: (one, size)}, other, out_size)
     assert meets((0, 200), 200 + offset) == bool({*own} & {*theirs})
+
+
+@pytest.mark.parametrize(
+    ("order", "strides", "unit"),
+    [("nhwc", (60, 12, 4, 1), 3), ("nchw", (60, 3, 1, 15), 2), ("chwn", (1, 6, 2, 30), 0)],
+)
+def test_memory_orders(order, strides, unit) -> None:
+    """Two images of 5 × 3 pixels and four channels: what is contiguous, channels' stride."""
+    made = ArrayLayout.fresh((2, 5, 3, 4), order)
+    assert (made.strides, made.order) == (strides, order)
+    assert strides[unit] == 1
+    assert made.direct
+    for other in ("nhwc", "nchw", "chwn"):
+        assert replace(made, order=other).direct == (other == order)
+    n, h, w, c = strides
+    expected = (n, 0, h, w) if order == "nhwc" else (n, 0, h, w, c)
+    assert made.view(256, filter=False).strides == expected
+    # 16 bytes are four elements: of the other strides none is odd in their multiples
+    rest = [s for axis, s in enumerate(strides) if axis != unit]
+    assert made.aligned(4) == all(s % 4 == 0 for s in rest)
+    assert ArrayLayout.fresh((8, 4, 4, 4), order).aligned(4)

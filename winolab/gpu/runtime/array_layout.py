@@ -17,28 +17,38 @@ from winolab.gpu.runtime.arrays import Described, contiguous
 
 MAX_STRIDE = MOST // 16  # of neighbouring pixels, of which they take up to α − 1 at once
 BASE, PATIENCE = 1 << 60, 10**5  # an address that nobody reads; steps of numpy.may_share_memory
+UNIT = {"nhwc": -1, "nchw": -2, "chwn": 0}  # the axis whose elements are neighbours in memory
 
 
 @dataclass(frozen=True)
 class ArrayLayout:
-    """A channels-last array: shape, strides in elements, whether its address is VECTOR-aligned."""
+    """A channels-last array: shape, strides in elements, whether its address is VECTOR-aligned, and
+    the memory order in which its kernels work on it (a config's ``memory_order``)."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     address_aligned: bool = True
+    order: str = "nhwc"
 
     @classmethod
-    def of(cls, array: Described, layout: str) -> ArrayLayout:
+    def of(cls, array: Described, layout: str, order: str = "nhwc") -> ArrayLayout:
         """Where the array lies whose axes are those of ``layout``."""
         shape, strides = tuple(array.shape), tuple(array.strides)
         if layout == "channels_first":
             shape, strides = ((*v[:1], *v[2:], *v[1:2]) for v in (shape, strides))
-        return cls(shape, strides, array.aligned)
+        return cls(shape, strides, array.aligned, order)
 
     @classmethod
-    def fresh(cls, shape: tuple[int, ...]) -> ArrayLayout:
-        """A new array of that shape."""
-        return cls(shape, contiguous(shape))
+    def fresh(cls, shape: tuple[int, ...], order: str = "nhwc") -> ArrayLayout:
+        """A new array of that shape, in that memory order."""
+        made = cls(shape, contiguous(shape), True, order)
+        if order == "nchw":
+            return made.channels_first()
+        if order == "chwn":
+            n, *spatial, channels = shape
+            first, *others, last = contiguous((channels, *spatial, n))
+            return replace(made, strides=(last, *others, first))
+        return made
 
     def channels_first(self) -> ArrayLayout:
         """A new array of that shape whose memory has channels before all spatial dimensions."""
@@ -57,8 +67,10 @@ class ArrayLayout:
 
     @property
     def direct(self) -> bool:
-        """Whether kernels can work on it: channels contiguous, no stride negative or beyond int."""
-        ends = self.shape[-1] <= 1 or self.strides[-1] == 1
+        """Whether kernels can work on it: what is to be contiguous is (channels, of other orders
+        columns or images), no stride negative or beyond int."""
+        unit = UNIT[self.order]
+        ends = self.shape[unit] <= 1 or self.strides[unit] == 1
         return ends and self.forward and max(self.strides[-2:]) <= MAX_STRIDE
 
     @property
@@ -105,15 +117,17 @@ class ArrayLayout:
         return apart(sorted(axes))
 
     def aligned(self, itemsize: int) -> bool:
-        """Whether every pixel lies VECTOR-aligned."""
-        steps = zip(self.shape[:-1], self.strides[:-1], strict=True)
+        """Whether every pixel lies VECTOR-aligned, or every row of what is contiguous."""
+        steps = list(zip(self.shape, self.strides, strict=True))
+        del steps[UNIT[self.order]]
         return self.address_aligned and all(n <= 1 or s * itemsize % VECTOR == 0 for n, s in steps)
 
     def view(self, address: int, *, filter: bool) -> View:
-        """The array as kernels take it."""
+        """The array as kernels take it; of filters, and of orders but NHWC, with a stride of the
+        last axis."""
         first, *spatial, last = self.strides
         strides = (first, *three(tuple(spatial), 0))
-        return View(address, (*strides, last) if filter else strides)
+        return View(address, (*strides, last) if filter or self.order != "nhwc" else strides)
 
 
 class Overlap:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -56,7 +56,7 @@ class Operand:
     @classmethod
     def of(cls, given: ArrayLayout, fits: bool) -> Operand:
         """Read in place where that fits the kernels, or from a fresh copy."""
-        return cls(given if fits else ArrayLayout.fresh(given.shape), given)
+        return cls(given if fits else ArrayLayout.fresh(given.shape, given.order), given)
 
     @property
     def copied(self) -> bool:
@@ -83,6 +83,7 @@ class Resolved:
     out_first: bool  # a new result lies channels-first
     bias: ArrayLayout | None
     residual: ArrayLayout | None
+    order: str = "nhwc"  # in which kernels take the first operand and the result to lie
     meant: Device | None = None  # which need not be there; None: that of the index
 
     @property
@@ -91,13 +92,16 @@ class Resolved:
 
     @property
     def fresh(self) -> ArrayLayout:
-        """A new result as kernels write it, channels-last."""
-        return ArrayLayout.fresh(shapes(self.direction, self.problem)[2])
+        """A new result as kernels write it."""
+        return ArrayLayout.fresh(shapes(self.direction, self.problem)[2], self.order)
 
     @property
     def wanted(self) -> ArrayLayout:
         """Where the result is to lie: in the caller's array, or a new one of a's memory order."""
-        return self.out or (self.fresh.channels_first() if self.out_first else self.fresh)
+        if self.out:
+            return self.out
+        last = replace(ArrayLayout.fresh(self.fresh.shape), order=self.order)
+        return last.channels_first() if self.out_first else last
 
     @property
     def finishing(self) -> Finishing | None:
@@ -143,7 +147,9 @@ def resolve(
     arguments = (*names[:2], "out")  # as the caller names them
     given = {name: array for name, array in zip(arguments, (a, b, out), strict=True) if array}
     expected = dict(zip(arguments, shapes(direction, problem), strict=True))
-    layouts = _layouts(given, expected, options.layout)
+    config = transformed.plan.config if transformed and transformed.plan else options.config
+    order = config.memory_order if config else "nhwc"
+    layouts = _layouts(given, expected, options.layout, {names[0]: order, "out": order})
     if out:
         check_target(out.shape, out.strides)
     dtype = common_dtype(names, a.dtype, b.dtype)
@@ -187,6 +193,7 @@ def resolve(
         bias=bias and ArrayLayout(bias.shape, bias.strides, bias.aligned),
         residual=residual and ArrayLayout.of(residual, options.layout),
         out_first=out is None and layout_a.first(options.layout),
+        order=order,
         meant=meant,
     )
 
@@ -206,7 +213,10 @@ def resolve_filter(
 
 
 def _layouts(
-    given: dict[str, Any], expected: dict[str, tuple[int, ...]], layout: str
+    given: dict[str, Any],
+    expected: dict[str, tuple[int, ...]],
+    layout: str,
+    orders: dict[str, str],
 ) -> dict[str, ArrayLayout]:
     """Where the arrays lie. Raises ValueError for other shapes and for different devices."""
     check_layout(layout)
@@ -220,7 +230,7 @@ def _layouts(
             )
         if isinstance(array, Transformed):
             continue
-        found = layouts[name] = ArrayLayout.of(array, layout)
+        found = layouts[name] = ArrayLayout.of(array, layout, orders.get(name, "nhwc"))
         if found.shape != expected[name]:
             raise ValueError(
                 f"{name} has shape {found.shape} with channels last; expected {expected[name]}"

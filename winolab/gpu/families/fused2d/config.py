@@ -70,6 +70,11 @@ class Config(KernelConfig):
         layout(self.layout, self.bm)
 
     @property
+    def memory_order(self) -> str:
+        """How x and y lie in memory."""
+        return self.order
+
+    @property
     def staged(self) -> Layout:
         """The layout of the output transform's buffer."""
         return layout(self.layout, self.bm)
