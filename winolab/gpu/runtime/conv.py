@@ -119,7 +119,7 @@ def _summed(asked: Resolved, library: Library, a: Any, b: Any) -> Any:
     if asked.problem.empty:
         return total
     options, names = asked.options, NAMES[asked.direction]
-    asks = asked.problem, asked.direction, asked.index, options, asked.precision, "float32"
+    asks = asked.problem, asked.direction, asked.device, options, asked.precision, "float32"
     before = (slice(None),) * (2 if options.layout == "channels_first" else 1)
     for part, algorithm, _ in planned(request_of(*asks, aligned=False)):
         first, second, result = ((*before, *part.of(name)) for name in names)
