@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from papers.im2col_winograd_2024 import accuracy, kernels, missing
+from papers.im2col_winograd_2024 import accuracy, kernels, training
 
-TABLES = (accuracy.TABLE3, accuracy.FIGURE10, accuracy.H100, *kernels.TABLES, *missing.TABLES)
+TABLES = (accuracy.TABLE3, accuracy.FIGURE10, accuracy.H100, *kernels.TABLES, *training.TABLES)
+COMMANDS = training.COMMANDS

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from experiments.gpu.texts import RUN, told
 from experiments.harness.tables import Cell
 from experiments.report.texts import Text, ratios
+from papers.im2col_winograd_2024 import training
 from papers.im2col_winograd_2024.accuracy import KERNELS
 from winolab.gpu.families.gamma_ffma.config import PRODUCTS
 
@@ -136,3 +137,4 @@ TEXTS = {
         told,
     ),
 }
+TEXTS |= training.TEXTS

@@ -1,0 +1,57 @@
+"""Loss curves: a line a method, the mean of its seeds, and their range."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.harness.jobs import Row
+from experiments.harness.tables import select
+from experiments.report.figures import COLOURS, Drawn, panels_of, with_legend
+from experiments.training.breaks import PRECISIONS, TILES
+from experiments.training.tables import NAMES
+
+LINES = {"winolab": COLOURS["best"], "torch": "black", "tf32": COLOURS["tf32"]}
+
+
+def simulated(rows: Sequence[Row]) -> Figure:
+    """Losses over steps, of all seeds."""
+    figure, panels = panels_of(1, 1, (6.5, 3.6))
+    for who, name in NAMES.items():
+        runs = select(rows, plan="simulated", method=who)
+        losses = np.array([row["losses"] for row in runs], dtype=float)
+        if not len(losses):
+            continue
+        steps = runs[0]["every"] * np.arange(losses.shape[1])
+        panels[0].plot(steps, losses.mean(0), color=LINES[who], label=name, marker=".")
+        panels[0].fill_between(steps, losses.min(0), losses.max(0), color=LINES[who], alpha=0.15)
+    panels[0].set_xlabel("step")
+    panels[0].set_ylabel("loss")
+    return with_legend(figure, panels[0])
+
+
+def breaks(rows: Sequence[Row]) -> Figure:
+    """Losses over steps: a panel a precision, a line a tile."""
+    figure, panels = panels_of(1, 3, (10, 3.4))
+    colours = dict(
+        zip(TILES, ("black", COLOURS["direct"], COLOURS["best"], COLOURS["typed"]), strict=True)
+    )
+    for panel, precision in zip(panels, PRECISIONS, strict=True):
+        for alpha, (algorithm, _) in TILES.items():
+            for row in select(rows, plan="breaks", precision=precision, algorithm=algorithm):
+                losses = [np.nan if v is None else v for v in row["losses"]]
+                steps = row["every"] * np.arange(len(losses))
+                name = f"α = {alpha}" if alpha > 1 else "direct"
+                panel.plot(steps, losses, color=colours[alpha], label=name, marker=".")
+        panel.set_title(precision.upper())
+        panel.set_xlabel("step")
+    panels[0].set_ylabel("loss")
+    return with_legend(figure, panels[0])
+
+
+FIGURES: dict[str, tuple[Drawn, ...]] = {
+    "training simulated": ((simulated, "Losses of five seeds: their mean and their range."),),
+    "training breaks": ((breaks, "Losses of one seed, by precision and tile."),),
+}

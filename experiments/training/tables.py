@@ -1,0 +1,81 @@
+"""Training by tiles that the reference computes: beside PyTorch, and where it breaks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from experiments.harness.jobs import Row
+from experiments.harness.tables import Cell, Table, interval, none, one, select
+from experiments.training.breaks import PRECISIONS, TILES
+
+TITLE = "Training"
+PAPER = "training"
+COMMANDS = {"training": "python -m experiments.training.run --plan seeds"}
+NAMES = {"winolab": "Γ8(6,3), gradients Ω8(3,6)", "torch": "PyTorch"}
+
+
+def last(row: Row) -> float:
+    """The loss of the last step; infinite where training broke."""
+    return math.inf if row["diverged"] is not None else row["losses"][-1]
+
+
+def cells_seeds(plan: str, rows: Sequence[Row]) -> Iterator[Cell]:
+    """Loss and accuracy of each method, means over seeds, and how far the test's lie apart."""
+    mine = select(rows, plan=plan)
+    for optimizer in sorted({row["optimizer"] for row in mine}):
+        of = {who: select(mine, optimizer=optimizer, method=who) for who in NAMES}
+        found = {who: {row["seed"]: row for row in of[who]} for who in of}
+        seeds = sorted(set.intersection(*map(set, found.values())))
+        if not seeds:
+            continue
+        for who, name in NAMES.items():
+            runs = [found[who][seed] for seed in seeds]
+            where = f"{name}, {optimizer}, {len(seeds)} seeds"
+            yield Cell(where, "last loss", None, *interval([last(row) for row in runs]))
+            for split in ("train", "test"):
+                values = [row[f"{split}_accuracy"] for row in runs]
+                yield Cell(where, f"{split} accuracy", None, *interval(values))
+        apart = [
+            found["winolab"][seed]["test_accuracy"] - found["torch"][seed]["test_accuracy"]
+            for seed in seeds
+        ]
+        yield Cell(f"the difference, {optimizer}", "test accuracy", None, *interval(apart))
+
+
+def cells_simulated(rows: Sequence[Row]) -> list[Cell]:
+    return list(cells_seeds("simulated", rows))
+
+
+def cells_breaks(rows: Sequence[Row]) -> list[Cell]:
+    """A tile's losses, what its gradients err, and the largest error predicted of a direction."""
+    found = []
+    for precision in PRECISIONS:
+        for alpha, (algorithm, _) in TILES.items():
+            for row in select(rows, plan="breaks", precision=precision, algorithm=algorithm):
+                name = f"α = {alpha}" if alpha > 1 else "direct"
+                where = f"{precision.upper()}, {name}"
+                worst = max(row["predicted_rms"].values())
+                found += [
+                    one(where, "last loss", None, last(row)),
+                    one(where, "first gradients, relative RMS", None, row["gradient_rms"]),
+                    one(where, "predicted of a layer", None, worst),
+                ]
+    return found
+
+
+SIMULATED, BREAKS = (
+    Table(
+        PAPER, name, title, none, cells, "nothing is judged", sources=("training",),
+        values=("losses",),
+    )
+    for name, title, cells in (
+        (
+            "simulated",
+            "A tiny network by Γ8 and Ω8 and by PyTorch, five seeds, on generated images",
+            cells_simulated,
+        ),
+        ("breaks", "Where training breaks, tile by tile", cells_breaks),
+    )
+)  # fmt: skip
+TABLES = (SIMULATED, BREAKS)

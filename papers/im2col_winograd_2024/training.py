@@ -1,0 +1,130 @@
+"""Im2col-Winograd 2024, Tables 4 and 5 and Figures 11 and 12: training, on generated images.
+
+Rows are those of experiments/training. As long as a GPU has trained none of a table's networks, the
+paper's numbers stand alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from experiments.gpu.texts import told
+from experiments.harness.facts import table
+from experiments.harness.jobs import Row
+from experiments.harness.missing import missing, not_reproduced
+from experiments.harness.tables import Cell, Table, none, one, select, stored
+from experiments.harness.verdicts import Verdict
+from experiments.report.texts import Text
+
+PAPER = "im2col_winograd_2024"
+WHY = "no GPU has trained these yet"
+PLANS = {4: "ilsvrc", 5: "cifar"}
+DATA = {4: "ILSVRC2012", 5: "Cifar10"}
+FIGURES = {11: 4, 12: 5}  # and the tables whose runs they show
+COMMANDS = {"training": "python -m experiments.training.run --plan cifar; … --plan ilsvrc"}
+OTHER: dict[str, Any] = {"standing": Verdict.NOT_COMPARABLE}
+Pair = tuple[Row, Row]  # by winolab, by PyTorch
+
+
+def lines(number: int) -> list[tuple[str, dict[str, Any]]]:
+    """A table's rows by what is trained."""
+    return [(f"{row['network']}, {row['training']}", row) for row in table(PAPER, number)["rows"]]
+
+
+def pairs(number: int, rows: Sequence[Row], method: str = "torch") -> dict[str, Pair]:
+    """Our runs and another method's of the same network and optimizer, of one device."""
+    found: dict[str, Pair] = {}
+    for where, line in lines(number):
+        name, optimizer = line["network"].lower(), line["training"].partition(",")[0].lower()
+        runs = select(rows, plan=PLANS[number], network=name, optimizer=optimizer)
+        for mine in select(runs, method="winolab"):
+            theirs = select(runs, method=method, device=mine["device"], seed=mine["seed"])
+            if theirs:
+                found.setdefault(where, (mine, theirs[0]))
+    return found
+
+
+def cells_speed(number: int, rows: Sequence[Row]) -> list[Cell]:
+    """Times of an epoch, which are of another set; acceleration and memory beside ours."""
+    found = []
+    measured, beside = pairs(number, rows), pairs(number, rows, "tf32")
+    for where, line in lines(number):
+        for column, key in (("Alpha", "alpha"), ("PyTorch", "pytorch")):
+            found.append(not_reproduced(where, f"{column}, seconds an epoch", line[key]))
+        alpha, pytorch = line["memory_mb"]
+        printed = {"acceleration": line["acceleration"], "memory saved": pytorch / alpha}
+        if where not in measured:
+            found += [not_reproduced(where, name, value) for name, value in printed.items()]
+            continue
+        mine, theirs = measured[where]
+        ours = {"acceleration": over(mine, theirs, "step_ms"),
+                "memory saved": over(mine, theirs, "peak_mb")}  # fmt: skip
+        found += [one(where, name, value, ours[name], **OTHER) for name, value in printed.items()]
+        if where in beside:
+            found.append(one(where, "over TF32", None, over(*beside[where], "step_ms")))
+    return found
+
+
+def over(mine: Row, theirs: Row, field: str) -> float:
+    """PyTorch's number over ours."""
+    return theirs[field] / mine[field] if mine[field] and theirs[field] else math.nan
+
+
+def cells_curves(number: int, rows: Sequence[Row]) -> list[Cell]:
+    """How far the curves of the same images and seeds lie apart, in shares of the first loss."""
+    measured = pairs(number, rows)
+    found = []
+    for where, _ in lines(number):
+        if where not in measured:
+            continue
+        mine, theirs = (run["losses"] for run in measured[where])
+        apart = max(abs(p - q) for p, q in zip(mine, theirs, strict=True)
+                    if p is not None and q is not None)  # fmt: skip
+        found.append(one(where, "largest difference from PyTorch", None, apart / theirs[0]))
+    return found or [not_reproduced("the figure", "loss curves", None)]
+
+
+def made(rows: Sequence[Row]) -> tuple[Table, ...]:
+    """The tables with these rows; those that have none are the paper's numbers alone."""
+    found = []
+    for number, plan in PLANS.items():
+        title = f"Training on {DATA[number]}, ours on generated images"
+        found.append(_of(f"table{number}", title, partial(cells_speed, number), plan, rows))
+    for figure, number in FIGURES.items():
+        title = f"Loss curves on {DATA[number]}, ours on generated images"
+        cells = partial(cells_curves, number)
+        found.append(_of(f"figure{figure}", title, cells, PLANS[number], rows))
+    return tuple(found)
+
+
+def _of(name: str, title: str, cells: Any, plan: str, rows: Sequence[Row]) -> Table:
+    if not select(rows, plan=plan):
+        alone = [(c.where, {c.column: c.paper}) for c in cells([])]
+        return missing(PAPER, name, title, lambda: alone, WHY)
+    return Table(
+        PAPER, name, title, none, cells, "nothing is judged: another device, other images",
+        sources=("training",), values=("step_ms", "peak_mb", "losses"),
+    )  # fmt: skip
+
+
+TABLES = made(stored("training"))
+DO = (
+    "The same networks, optimizers, rate and batches, as the paper states them, on generated "
+    "textures (experiments/training/images.py): neither set of images can be had. By PyTorch with "
+    "winolab.torch.convert and without, FP32 with IEEE products, the same weights and images."
+)
+TEXTS = {
+    each.key: Text(
+        "Zhang et al. train CNNs with LeakyReLU by their framework and by PyTorch, on an RTX "
+        "3060 Ti and an RTX 4090.",
+        DO,
+        "ours: PyTorch's median time of a step over ours, and memory likewise; of curves the "
+        "largest difference in shares of the first loss.",
+        told,
+    )
+    for each in TABLES
+    if not each.missing
+}
