@@ -90,7 +90,7 @@ def main(
             row = {
                 "network": name,
                 "precision": precision,
-                "device": device,
+                "for": device,
                 "calls": count,
                 "kernels": len(found),
                 **(compiled(found) if compile else {}),
