@@ -28,6 +28,7 @@ ALLOWED = {
     "cupy": CUPY,
     "cupy_backends": CUPY,
     "torch": TORCH,
+    "jax": ("winolab.jax", "experiments.measure"),
     "distributed": ("winolab.spread",),
     "numba": NUMBA,
     "llvmlite": NUMBA,
@@ -42,7 +43,7 @@ FLOORS = (
     ("gpu.machine", "gpu.params", "gpu.codegen"),
     ("gpu.planner", "gpu.families"),
     ("gpu.driver", "gpu.runtime", "gpu.warm"),
-    ("conv", "measure", "api", "torch"),
+    ("conv", "jax", "measure", "api", "torch"),
     ("bench", "cli", "judge", "spread"),
 )
 FRONT = ("winolab", "winolab.__main__")  # what stands on all floors

@@ -31,7 +31,7 @@ DOTTED = re.compile(r"(?<![\w./])(?:[a-z_]\w*\.)+\w+\b(?!\*)")
 COMMENT = re.compile(r"(?:^ *|  )# .*")
 OTHERS = {"py", "cuh", "md", "toml", "ipynb", "json", "jsonl", "hpp", "cpp"}  # endings of files
 VARIABLES = {"params", "tensor"}  # named as modules are
-LIBRARIES = {"torch"}  # of others, whose names ours have at their ends
+LIBRARIES = {"jax", "torch"}  # of others, whose names ours have at their ends
 
 
 def module_of(path: Path) -> str:

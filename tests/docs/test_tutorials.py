@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import winolab
+import winolab.jax
 import winolab.torch
 from experiments.harness import facts
 from winolab.cli.command import app
@@ -20,8 +21,8 @@ SHOWN = re.compile(r"```console\n\$ (winolab .*?)\n(.*?)```", re.DOTALL)
 COMMANDS = [found for path in TUTORIALS for found in SHOWN.findall(path.read_text())]
 
 
-def test_there_are_eight() -> None:
-    assert len(TUTORIALS) == 8
+def test_there_are_nine() -> None:
+    assert len(TUTORIALS) == 9
     index = (DOCS / "index.md").read_text()
     assert "\n_generated/papers/*\n" in index
     for path in TUTORIALS:
@@ -52,6 +53,6 @@ def test_every_public_name_is_in_the_reference() -> None:
     text = (DOCS / "api.md").read_text()
     named = re.findall(r"^\.\. auto(?:function|class):: ([\w.]+)", text, re.MULTILINE)
     listed = [name for name in named if "." not in name]  # others are what these return
-    public = [*winolab.__all__, *winolab.torch.__all__]
+    public = [*winolab.__all__, *winolab.jax.__all__, *winolab.torch.__all__]
     assert sorted(listed) == sorted(set(public) - {"__version__"})
     assert "`winolab.__version__`" in text

@@ -39,7 +39,7 @@ def numpy_view(name: str, value: Any) -> np.ndarray:
         raise TypeError(
             f"{name} is a {kind.__module__.partition('.')[0]} {kind.__name__}, which has no "
             f"numbers that NumPy could read ({said}): pass an array that has, within JAX's "
-            "transforms by jax.pure_callback"
+            "transforms to winolab.jax"
         ) from None
 
 

@@ -16,14 +16,11 @@ from typing import Any, TypeVar
 import torch
 
 from winolab.arguments.arrays import PRECISION_OF_DTYPE
-from winolab.arguments.tolerance import Tolerance
+from winolab.arguments.tolerance import USUAL_TOLERANCE
 from winolab.options import Convolution, ConvOptions, Geometry
 from winolab.problem import NAMES, Problem
 from winolab.ref.arithmetic.split import Scale
 
-# What an algorithm may err where nobody says how: so many times what direct products do. Filter
-# gradients by Ω9(3,7) in FP16 err 9.6 times as much (tests/torch/test_convert.py).
-USUAL_TOLERANCE = Tolerance("direct", 4.0)
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
 T = TypeVar("T")
 Sizes = int | Sequence[int]

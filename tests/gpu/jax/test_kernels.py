@@ -1,0 +1,197 @@
+"""The handler for GPUs: on the CPU with kernels run by tests/gpu/hosted.py, and on a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import winolab
+from tests.gpu import hosted
+from winolab.jax import conv_general_dilated, ffi, kernels, primitives
+from winolab.jax.asked import Asked, Question
+
+RNG = np.random.default_rng(52)
+SAME: dict[str, Any] = {"window_strides": (1, 1), "padding": "SAME"}
+NHWC = ("NHWC", "HWIO", "NHWC")
+FFMA: dict[str, Any] = {"precision": "fp32_ffma", "dimension_numbers": NHWC}
+
+ASKED = Asked(
+    "forward",
+    *((0, 1, 2, 3),) * 3,
+    stride=(1, 1),
+    padding=((1, 1), (1, 1)),
+    dilation=(1, 1),
+    groups=1,
+    out_dtype="float32",
+    algorithm="gamma:4:2:3",
+    precision="fp32_ffma",
+)
+
+
+def uniform(*shape: int) -> Any:
+    return jnp.asarray(RNG.uniform(-1, 1, shape), jnp.float32)
+
+
+class Taken:
+    """Memory that calls took of XLA: NaN between guard zones, as XLA's on the CPU has none."""
+
+    def __init__(self) -> None:
+        self.memory: dict[int, hosted.Guarded] = {}
+        self.sizes: list[int] = []
+
+    def take(self, size: int) -> int:
+        made = hosted.Guarded((size,), "uint8")
+        address = made.array.ctypes.data
+        self.memory[address] = made
+        self.sizes.append(size)
+        return address
+
+    def give_back(self, address: int) -> None:
+        self.memory.pop(address).check("what a call took")
+
+
+@cache
+def _pretended() -> str:
+    return ffi.register("winolab_conv_pretended", "cpu", kernels.run)
+
+
+@pytest.fixture
+def taken(library, monkeypatch) -> Any:
+    """Named algorithms run the handler of GPUs on the CPU's buffers."""
+    jax.clear_caches()
+    kernels._prepared.cache_clear()
+    made = Taken()
+
+    def asked(call: Any, name: str, how: Any) -> Any:
+        if name == "stream_get":
+            how.stream = 7
+        elif name == "memory_allocate":
+            assert how.alignment == 256
+            how.data = made.take(how.size)
+        else:
+            made.give_back(how.data)
+        return how
+
+    def copy(target: Any, source: Any) -> None:
+        assert target.shape == source.shape
+        views = (seen(target), seen(source))
+        views[0][...] = views[1]
+
+    monkeypatch.setattr(ffi.Call, "_asked", asked)
+    monkeypatch.setattr(kernels.LIBRARY, "current", lambda: 0, raising=False)
+    monkeypatch.setattr(kernels.LIBRARY, "copy", copy, raising=False)
+    monkeypatch.setattr(primitives, "_host_target", _pretended)
+    yield made
+    jax.clear_caches()
+    kernels._prepared.cache_clear()
+
+
+def seen(array: Any) -> np.ndarray:
+    kind = kernels._dtype(array.dtype)
+    memory: Any = (ctypes.c_char * kernels._bytes(array)).from_address(array.address)
+    strides = [s * kind.itemsize for s in array.strides]
+    return np.ndarray(array.shape, kind, memory, strides=strides)
+
+
+def test_kernels_run_on_xla_s_buffers(taken: Taken, library: Any) -> None:
+    """Values, both gradients and a batch, under jit: workspaces are XLA's, and given back."""
+    x, w = uniform(2, 5, 8, 12), uniform(3, 3, 12, 16)
+
+    def found(how: dict[str, Any]) -> Any:
+        def both(x: Any, w: Any) -> Any:
+            y, pull = jax.vjp(lambda x, w: conv_general_dilated(x, w, **SAME, **how), x, w)
+            return y, *pull(y)
+
+        return jax.jit(both)(x, w)
+
+    exact = found({"dimension_numbers": NHWC})  # XLA's direct sums
+    for got, expected in zip(found({**FFMA, "algorithm": "gamma:4:2:3"}), exact, strict=True):
+        assert got.shape == expected.shape
+        assert np.abs(got - expected).max() <= 1e-5 * np.abs(expected).max()
+    assert taken.sizes
+    assert not taken.memory
+    assert not library.copied
+
+
+def test_arrays_in_other_orders_are_copied_by_kernels(taken: Taken, library: Any) -> None:
+    """Channels first both ways, and a result in the order that lax gives it."""
+    x, w = uniform(2, 12, 5, 8), uniform(16, 12, 3, 3)
+    how: dict[str, Any] = {"precision": "fp32_ffma", "algorithm": "gamma:4:2:3"}
+    y = conv_general_dilated(x, w, **SAME, **how)
+    expected = winolab.conv_forward(
+        np.asarray(x), np.asarray(w), padding=1, layout="channels_first", precision="fp64"
+    )
+    assert np.abs(y - expected).max() <= 1e-5
+    assert library.reordered() == ["a", "out"]  # filters lie anywhere
+    assert not taken.memory
+
+
+def test_results_of_another_type_are_converted(taken: Taken) -> None:
+    """Narrower ones, which lax refuses to give, as a gradient's type may be."""
+    x, w = uniform(1, 5, 8, 12), uniform(16, 3, 3, 12)
+    y, half = (
+        primitives.convolve(x, w, replace(ASKED, out_dtype=dtype))
+        for dtype in ("float32", "float16")
+    )
+    np.testing.assert_array_equal(half, y.astype(jnp.float16))
+    assert not taken.memory
+
+
+def test_what_no_kernel_does_is_said_as_it_is_compiled(taken: Taken) -> None:
+    """By kernels.check, which the lowering for GPUs asks; and by the call, where it were not."""
+    shapes = ((1, 5, 8, 12), (16, 3, 3, 12), (1, 5, 8, 16))
+    wide = replace(ASKED, out_dtype="float64", precision=None)
+    with pytest.raises(TypeError, match="float64"):
+        kernels.check(Question(wide, shapes, "float64"))
+    tile = replace(ASKED, algorithm="winograd:4x4:3x3")
+    with pytest.raises(ValueError, match="only Tensor Cores"):
+        kernels.check(Question(tile, shapes, "float32"))
+    x, w = uniform(1, 5, 8, 12), uniform(16, 3, 3, 12)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INVALID_ARGUMENT: only Tensor Cores"):
+        primitives.convolve(x, w, tile).block_until_ready()
+
+
+def test_nothing_said_means_four_times_direct_s_error() -> None:
+    plain = replace(ASKED, algorithm=None)
+    assert str(kernels.options_of(plain).tolerance) == "direct:4"
+    assert kernels.options_of(ASKED).tolerance is None
+    assert str(kernels.options_of(replace(plain, tolerance="1e-5")).tolerance) == "1e-05"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("dimensions", [NHWC, ("NCHW", "OIHW", "NCHW")])
+def test_on_a_gpu_values_and_gradients_keep_to_direct_s_error(dtype, dimensions) -> None:
+    """Beside the same in FP64 on the CPU: relative RMS at most four times what is predicted of
+    direct products, and the rounding of the result."""
+    assert jax.default_backend() == "gpu"
+    shapes = [(2, 33, 20, 64), (3, 3, 64, 96), (2, 33, 20, 96)]
+    order = [(0, 1, 2, 3)] * 3
+    if dimensions != NHWC:
+        order = [(0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2)]
+    x, w, dy = (
+        jnp.asarray(RNG.uniform(-1, 1, s), dtype).transpose(o)
+        for s, o in zip(shapes, order, strict=True)
+    )
+    how: dict[str, Any] = {**SAME, "dimension_numbers": dimensions}
+    y, pull = jax.vjp(lambda x, w: conv_general_dilated(x, w, **how), x, w)
+    last = [np.asarray(v, float).transpose(np.argsort(o)) for v, o in
+            zip((x, w, dy), order, strict=True)]  # fmt: skip
+    last[1] = last[1].transpose(3, 0, 1, 2)
+    wide: dict[str, Any] = {"padding": 1, "precision": "fp64"}
+    exact = (
+        winolab.conv_forward(last[0], last[1], **wide),
+        winolab.conv_backward_data(last[2], last[1], last[0].shape, **wide),
+        winolab.conv_backward_filter(last[0], last[2], last[1].shape, **wide).transpose(1, 2, 3, 0),
+    )
+    unit = {"float32": 1e-6, "float16": 2e-3, "bfloat16": 1.6e-2}[dtype]
+    for got, expected, o in zip((y, *pull(dy)), exact, (order[2], *order[:2]), strict=True):
+        error = np.asarray(got, float).transpose(np.argsort(o)) - expected
+        assert np.sqrt(np.mean(error**2) / np.mean(expected**2)) <= unit
