@@ -1,4 +1,4 @@
-"""Host time of ways to make an operator: ``python -m experiments.measure.operator_cost``.
+"""Host time of ways to make an operator: ``python -m experiments.measure.ways.operator_cost``.
 
 Each way calls the same function, which makes an empty tensor, with and without a tensor that
 requires grad; a line has the least mean of ROUNDS series of CALLS calls, one way after the other,
