@@ -1,4 +1,4 @@
-"""Host time of ways to reach code of ours from XLA: ``python -m experiments.measure.ways.handler_cost``.
+"""Host time of ways from XLA to our code: ``python -m experiments.measure.ways.handler_cost``.
 
 Each way is called by a jitted function of one small array on the CPU and computes nothing; a line
 has the least mean of ROUNDS series of CALLS calls, in microseconds. The compiled handler needs a
