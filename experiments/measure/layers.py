@@ -35,6 +35,7 @@ from winolab.bench.timing import FLUSH, interleave
 from winolab.cli import bench
 from winolab.gpu import driver
 from winolab.gpu.planner.planner import candidates, plan
+from winolab.gpu.planner.request import Plan
 from winolab.gpu.runtime import nvrtc
 from winolab.gpu.runtime.cache import cubin
 
@@ -220,8 +221,12 @@ def key(row: Row) -> tuple[str, str, str]:
 
 def compile_all(cases: Iterable[tuple[Layer | BatchedLayer, str, str]]) -> None:
     """Compile what the planner picks into the cache, on all cores."""
+    compile_plans(p for case in cases for p in plans(*case))
+
+
+def compile_plans(found: Iterable[Plan]) -> None:
+    """Compile the plans' kernels into the cache, on all cores."""
     arch = nvrtc.architecture(driver.device(0).compute_capability)
-    found = [p for case in cases for p in plans(*case)]
     sources = {p.source(): str(p.config) for p in found}
     with ProcessPoolExecutor() as pool:
         list(pool.map(cubin, sources, [arch] * len(sources), sources.values()))

@@ -141,10 +141,10 @@ def slowfast() -> Iterator[Problem]:
                 yield conv(lateral, 2 * lateral, (32, edge, edge), (5, 1, 1), (4, 1, 1))
 
 
-def spynet() -> Iterator[Problem]:
-    """Five levels of a pyramid over Sintel's frames, 448 × 1024 after padding; 7×7 throughout."""
-    for level in range(5):
-        size = (448 >> level, 1024 >> level)
+def spynet(levels: int = 5, frame: tuple[int, int] = (448, 1024)) -> Iterator[Problem]:
+    """Levels of a pyramid over frames, Sintel's after padding by default; 7×7 throughout."""
+    for level in range(levels):
+        size = (frame[0] >> level, frame[1] >> level)
         for channels, outputs in ((8, 32), (32, 64), (64, 32), (32, 16), (16, 2)):
             yield conv(channels, outputs, size, 7)
 
@@ -167,6 +167,73 @@ def v2v() -> Iterator[Problem]:
     yield conv(64, 3, (16, 56, 56), 3)
 
 
+def toflow() -> Iterator[Problem]:
+    """Interpolation of Vimeo's 256 × 448: SPyNet of four levels both ways, then 9×9 and 1×1."""
+    for _ in range(2):
+        yield from spynet(4, (256, 448))
+    yield conv(6, 64, (256, 448), 9)
+    yield conv(64, 64, (256, 448), 1)
+    yield conv(64, 3, (256, 448), 1)
+
+
+def gdconvnet() -> Iterator[Problem]:
+    """Four frames of 256 × 448: offsets by a pyramid, two deformable convolutions, contexts, grid.
+
+    A deformable convolution multiplies as one of 5×5 with stride 5 over what it gathered.
+    """
+    rows = [(256 >> k, 448 >> k) for k in range(3)]
+    yield conv(12, 48, rows[0], 3)
+    for k, size in enumerate(rows):
+        channels = 48 << k
+        if k:
+            yield conv(channels // 2, channels, rows[k - 1], 3, 2)
+        for _ in range(4):
+            yield conv(channels, channels, size, 3)
+        yield conv(channels, 48, size, 1)
+        yield conv(48, 48, rows[0], 3)
+    for pooled in (1, 2, 3, 6):
+        yield conv(192, 48, (64 // pooled, 112 // pooled), 1)
+    yield conv(192, 192, rows[2], 1)
+    yield conv(144, 144, rows[0], 3)
+    for channels in (3, 6):
+        for outputs in (50, 50, 50, 50, 25, 25):
+            yield conv(144, outputs, rows[0], 5)
+        yield conv(channels, channels, (5 * 256, 5 * 448), 5, 5, (0, 0))
+    for _ in range(4):
+        yield conv(3, 16, rows[0], 7)
+        for _ in range(4):
+            yield conv(16, 16, rows[0], 7)
+        yield conv(48, 6, rows[0], 3)
+    yield from _grid(rows)
+
+
+def _grid(rows: Sequence[tuple[int, int]]) -> Iterator[Problem]:
+    """GridNet: dense blocks of three rows, and what leads down and up between them."""
+    yield conv(9, 16, rows[0], 3)
+    for k, blocks in enumerate((7, 5, 5)):
+        depth = 16 << k
+        for _ in range(blocks):
+            for layer in range(4):
+                yield conv(depth + 16 * layer, 16, rows[k], 3)
+            yield conv(depth + 64, depth, rows[k], 1)
+    for k in (0, 1):
+        depth = 16 << k
+        for _ in range(3):
+            yield conv(depth, depth, rows[k], 3, 2)
+            yield conv(depth, 2 * depth, rows[k + 1], 3)
+            yield conv(2 * depth, 2 * depth, rows[k], 3, 2)  # of the deconvolution, as V2V's
+            yield conv(2 * depth, depth, rows[k], 3)
+    yield conv(16, 3, rows[0], 3)
+
+
+def shapenet() -> Iterator[Problem]:
+    """Voxels of 30³, the network's first three layers."""
+    none = (0, 0, 0)
+    yield conv(1, 48, (30, 30, 30), 6, 2, none)
+    yield conv(48, 160, (13, 13, 13), 5, 2, none)
+    yield conv(160, 512, (5, 5, 5), 4, 1, none)
+
+
 def networks() -> tuple[Network, ...]:
     """All of them."""
     told = facts("dwm_2021")["claims"]["gflops"]
@@ -184,5 +251,8 @@ def networks() -> tuple[Network, ...]:
         ("SlowFast-R50", "Feichtenhofer et al. 2019, Table 1, 8×8 at 256²", 65.7, slowfast),
         ("SPyNet", "Ranjan & Black 2017, five levels", None, spynet),
         ("V2V", "Tran et al. 2016, widths of the decoder assumed", None, v2v),
+        ("TOFlow", "Xue et al. 2019, interpolation, as mmagic's TOFlowVFINet", None, toflow),
+        ("GDConvNet", "Shi et al. 2021, the authors' code, 144 channels", None, gdconvnet),
+        ("3D-ShapeNet", "Wu et al. 2015, the authors' code, 30³ voxels", None, shapenet),
     )
     return tuple(Network(n, s, p, tuple(make())) for n, s, p, make in definitions)

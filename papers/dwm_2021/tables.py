@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from papers.dwm_2021 import accuracy, costs, frontier, missing
+from papers.dwm_2021 import accuracy, costs, frontier, missing, ranges, speeds, strategies
 
 TABLES = (
     accuracy.TABLE1,
@@ -12,7 +12,12 @@ TABLES = (
     accuracy.TABLE7,
     costs.TABLE8,
     costs.TABLE14,
+    ranges.RANGES,
+    strategies.STRATEGY,
     costs.EQUATION18,
     frontier.FRONTIER,
+    *speeds.TABLES,
     *missing.TABLES,
 )
+
+COMMANDS = {speeds.SOURCE: "python -m papers.dwm_2021.measured"} if speeds.TABLES else {}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from experiments.harness.tables import Cell
 from experiments.report.texts import Text
+from papers.dwm_2021 import speeds
 from papers.dwm_2021.frontier import BUDGETS
 
 LOST = (
@@ -80,6 +81,37 @@ def _table14(cells: Sequence[Cell]) -> list[str]:
         "Filters expand by ∏(Sᵢ + mᵢ)/∏Sᵢ and data by ∏(Sᵢ + mᵢ)/∏2Sᵢ over the patches of im2col, "
         "which is below 1: equations 25 and 27, rederived.",
     ]
+
+
+def _ranges(cells: Sequence[Cell]) -> list[str]:
+    scales = [c for c in cells if c.column == "winograd: least scale that is not finite"]
+    least, where = min((c.ours, c.where) for c in scales)
+    pieces = [c.ours for c in cells if c.column == "dwm: least scale that is not finite"]
+    return [
+        _judged(cells),
+        f"One tile overflows from a scale of {least:g} on ({where}), DWM nowhere below "
+        f"{min(pieces, default=2.0**15):g}: its transforms add four numbers a tile at most, "
+        "two dimensions' F(2, 7) multiply by up to 25 and more. Below that scale one tile is "
+        "finite and loses an order of magnitude more. A scale of the transforms, which the CUDA "
+        "kernels have, moves the overflow, not the loss.",
+        "What SPyNet's and GDConvNet's data are is not known here: the networks' weights are not "
+        "in the paper. Filters are He's, so that outputs are of the size of the data.",
+    ]
+
+
+def _strategies(cells: Sequence[Cell]) -> list[str]:
+    part, phases = (c.ours for c in cells if c.column.startswith("part") and c.where[0] == "a")
+    return [
+        f"By the model DWM's pieces of three taps and tiles of two outputs are the best on "
+        f"{part:.0%} of the shapes: an H100's direct products run on Tensor Cores, each piece "
+        "moves the outputs once more, and one larger tile saves more.",
+        f"A stride's phases by the tiles that the planner takes are another matter: "
+        f"{phases:.0%}, all of large filters.",
+    ]
+
+
+def _measured(cells: Sequence[Cell]) -> list[str]:
+    return [_judged(cells), "Another GPU and another cuDNN than the paper's."]
 
 
 def _equation18(cells: Sequence[Cell]) -> list[str]:
@@ -166,6 +198,24 @@ TEXTS = {
         "ours: direct's multiplications over the choice's; prediction: of the best choice's error.",
         _frontier,
     ),
+    "dwm_2021 ranges": Text(
+        "In FP16, SPyNet by one tile of F(2, 7) has outputs that are NaN (Table 10, Figure 5), "
+        f"GDConvNet nothing but NaN (Table 12), by DWM neither. {LOST}",
+        "The layers of these and other video networks (sources in networks.py): blocks of 8×8 or "
+        "4×4×4 outputs and 8 filters, FP16 tensors and transforms, FP32 sums, as for Tables 1 and "
+        "2. Data: normal times 2**U[-20, 0] times a scale that grows; filters He's.",
+        "ours: the least scale at which an output is not finite; relative RMS at scale 1.",
+        _ranges,
+    ),
+    "dwm_2021 strategies": Text(
+        "DWM was the best on about 25 % of around 2,000 shapes, against cuDNN, its FFT and "
+        f"Winograd on a V100. {LOST}",
+        "2,000 shapes of our own grid, forward in FP32, by the planner's model of an H100: direct "
+        "products, one tile of two outputs, DWM's pieces with their additions, and a stride's "
+        "phases by the planner's own tiles.",
+        "ours: parts of the shapes, geometric means of times.",
+        _strategies,
+    ),
     "dwm_2021 equation18": Text(
         "The paper keeps filters, not their transforms, as what training updates, because "
         "G Gᵀ ≠ E (equation 18).",
@@ -174,3 +224,11 @@ TEXTS = {
         _equation18,
     ),
 }
+ON_GPU = Text(
+    f"Wall clock time, on a V100 with cuDNN 7.4. {LOST}",
+    "Whole calls of ours, piece after piece, beside PyTorch in benchmark mode, cold L2 cache, "
+    "interleaved; the device is in the rows.",
+    "ours: medians, or what the claim compares.",
+    _measured,
+)
+TEXTS |= {table.key: ON_GPU for table in speeds.TABLES}

@@ -263,9 +263,10 @@ def execute(
     out = Guarded(shape[plan.direction], dtype)
     workspace = Guarded((plan.workspace,), "uint8")
     kernels = kernels or loaded(plan, seed)
+    filter_at = 2 if plan.direction == "backward_filter" else 1
     views = [
-        View(g.array.ctypes.data, _strides(g.array, 5 if g.array.shape == p.w_shape else 4))
-        for g in (guarded_a, guarded_b, out)
+        View(g.array.ctypes.data, _strides(g.array, 5 if i == filter_at else 4))
+        for i, g in enumerate((guarded_a, guarded_b, out))
     ]
     plan.launch(kernels, *views, workspace.array.ctypes.data, 0)
     for name, guarded in {"a": guarded_a, "b": guarded_b, "out": out, "w": workspace}.items():

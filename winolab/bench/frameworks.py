@@ -18,14 +18,14 @@ def frameworks(direction: str, problem: Problem, group: str) -> Iterator[Contend
     TF32. Nothing for problems that it pads differently. Raises MachineError without a torch that
     sees the GPU."""
     even = all(low == high for low, high in problem.padding)
-    if problem.ndim != 2 or not even:
+    if problem.ndim > 3 or not even:
         return
     _usable()
     for tf32 in (False, True) if group == "fp32" else (False,):
         for order in ORDERS:
-            products = "tf32" if tf32 else group
-            labels = {"method": "torch", "kernel": "conv2d", "products": products}
-            name = f"torch conv2d {order} {products}"
+            products, kernel = "tf32" if tf32 else group, f"conv{problem.ndim}d"
+            labels = {"method": "torch", "kernel": kernel, "products": products}
+            name = f"torch {kernel} {order} {products}"
             run = _framework(direction, problem, group, order, tf32)
             yield Contender(name, order, None, labels, run)
 

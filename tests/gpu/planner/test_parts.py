@@ -123,3 +123,26 @@ def test_a_filter_is_not_prepared(library) -> None:
         winolab.prepare_filter(
             Array(np.zeros((8, 3, 3, 8), np.float32)), (1, 7, 7, 8), algorithm="dwm:3:2", stride=2
         )
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("taps", [3, 5, 7])
+@pytest.mark.parametrize("ndim", [1, 2, 3])
+@pytest.mark.parametrize("direction", ["forward", "backward_data", "backward_filter"])
+def test_calls_on_a_gpu_are_the_convolution(direction, ndim, taps, dtype) -> None:
+    from winolab.gpu import driver
+
+    cp, rng = driver.cupy(), np.random.default_rng(ndim)
+    how: dict[str, Any] = {"stride": 2, "padding": taps // 2}
+    problem = Problem.of((2, *[13] * ndim, 16), (24, *[taps] * ndim, 16), **how)
+    last = {"x": problem.x_shape, "w": problem.w_shape, "y": problem.y_shape}
+    names = {"forward": "xwy", "backward_data": "ywx", "backward_filter": "xyw"}[direction]
+    a, b = (rng.uniform(-1, 1, last[n]).astype(dtype) for n in names[:2])
+    shape = () if direction == "forward" else (last[names[2]],)
+    call = getattr(winolab, f"conv_{direction}")
+    expected = call(a, b, *shape, **how, precision="fp64", out_dtype=float)
+    run = {"algorithm": "dwm:3:2", "out_dtype": "float32", **how}
+    got = cp.asnumpy(call(cp.asarray(a), cp.asarray(b), *shape, **run))
+    off = np.sqrt(np.mean((got - expected) ** 2) / np.mean(expected**2))
+    assert off <= (1e-6 if dtype == "float32" else 4e-3)

@@ -16,17 +16,21 @@ def planned(request: Request) -> Iterator[tuple[Part, Algorithm, Plan]]:
     """The pieces of a request whose algorithm is a dwm, each with the algorithm and the plan that
     run it.
 
-    A piece is nested in the last two dimensions where it has a tile in both and a kernel does so,
-    tiled along the last alone where one does that, or else direct. Raises ValueError for more than
-    three dimensions and for a workspace limit that a piece's direct products do not keep.
+    Raises ValueError for more than three dimensions and for a workspace limit that a piece's direct
+    products do not keep.
     """
     check(request.problem)
     algorithm = request.algorithm
     if not isinstance(algorithm, Dwm):
         raise ValueError(f"{algorithm} has no pieces; expected a dwm, such as dwm:3:2")
     for part in parts(request.problem, algorithm, "fp32", request.direction):
-        named = _named(part, algorithm, request)
-        yield part, *_plan(replace(request, problem=part.problem), named)
+        yield part, *plan_of(part, algorithm, request)
+
+
+def plan_of(part: Part, algorithm: Dwm, request: Request) -> tuple[Algorithm, Plan]:
+    """What runs a piece: nested in the last two dimensions where it has a tile in both and a kernel
+    does so, tiled along the last alone where one does that, or else direct."""
+    return _plan(replace(request, problem=part.problem), _named(part, algorithm, request))
 
 
 def _named(part: Part, algorithm: Dwm, request: Request) -> Iterator[Algorithm]:

@@ -1,0 +1,218 @@
+"""On a GPU: DWM's single layers, a sample of 2,000 shapes and whole networks, beside cuDNN's.
+
+``python -m papers.dwm_2021.measured [--steps layers,networks,grid] [--seconds S]`` adds rows to
+experiments/results/dwm.jsonl; what is there is not measured again, so that the next call goes on.
+A row has quartiles in microseconds with a cold L2 cache, interleaved with the others of its case:
+``dwm`` conv_forward with dwm:3:2, ``winograd`` with one tile of two outputs, ``direct``,
+``winolab`` what the planner takes; ``torch`` PyTorch in each memory order in benchmark mode,
+``tf32`` the same with TF32, ``fft`` cuDNN's tiled FFT. Ours are whole calls, with what the host
+takes where that is longer. ``memory`` is what a call of ours takes beside its arrays. Errors are
+relative RMS against PyTorch in FP64, of layers that it computes soon.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import winolab
+from experiments.measure.layers import RESULTS, ROUNDS, Row, compile_plans, relative_rms
+from experiments.measure.throughput import stored
+from papers.dwm_2021.networks import networks
+from papers.dwm_2021.strategies import KERNELS, grid, single
+from winolab.algorithm import Algorithm, Direct, Problem, dwm
+from winolab.bench import cudnn
+from winolab.bench.contenders import Arrays, judges, unnamed
+from winolab.bench.frameworks import frameworks
+from winolab.bench.timing import FLUSH, interleave
+from winolab.cli import bench
+from winolab.gpu import driver
+from winolab.gpu.planner.parts import planned
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.request import Plan, Request
+
+OUTPUT = RESULTS / "dwm.jsonl"
+SOURCE = "dwm"  # the same file, by the name that tables have for it
+SETTINGS = ((28, 128), (14, 256))  # sizes and channels, as of Tables 1 and 2
+BYTES, MACS = 6e9, 4e11  # of arrays at most; of layers whose error is measured
+Case = tuple[str, str, Problem]  # step, label, shapes
+
+
+def cases(steps: str) -> Iterator[Case]:
+    """The cases of the steps: of the grid in a seeded order, so that any part is a sample."""
+    for step in steps.split(","):
+        yield from STEPS[step]()
+
+
+def layers() -> Iterator[Case]:
+    """Tables 5, 6 and 14: kernels and strides at the sizes of Tables 1 and 2, one image and 16."""
+    for ndim, kernels in KERNELS.items():
+        for batch, (size, channels) in ((b, s) for b in (1, 16) for s in SETTINGS):
+            for stride, kernel in ((s, k) for s in (1, 2) for k in kernels):
+                x = (batch, *(size,) * ndim, channels)
+                w = (channels, *(kernel,) * ndim, channels)
+                problem = Problem.of(x, w, stride=stride, padding=kernel // 2)
+                label = f"{ndim}-D, {kernel} taps, stride {stride}, {batch}×{size}, {channels} ch."
+                yield "layers", label, problem
+
+
+def layers_of_networks() -> Iterator[Case]:
+    """Table 13: every distinct layer, and of deconvolutions that whose data's gradient they are."""
+    for network in networks():
+        for problem in dict.fromkeys(network.layers):
+            yield "networks", network.name, problem
+
+
+def sample() -> Iterator[Case]:
+    """The 2,000 shapes of the strategies."""
+    some = list(grid())
+    random.Random(0).shuffle(some)
+    for shape in some:
+        yield "grid", " ".join(map(str, vars(shape).values())), shape.problem
+
+
+STEPS: Mapping[str, Callable[[], Iterator[Case]]] = {
+    "layers": layers, "networks": layers_of_networks, "grid": sample,
+}  # fmt: skip
+
+
+def key(step: str, label: str, problem: Problem) -> str:
+    """What tells a case from others, in rows too."""
+    shapes = "x".join(map(str, problem.x_shape)), "x".join(map(str, problem.w_shape))
+    return f"{step} {label} {':'.join(shapes)}/{'x'.join(map(str, problem.stride))}"
+
+
+def main(
+    steps: Annotated[str, typer.Option(help="With commas.")] = ",".join(STEPS),
+    seconds: Annotated[float, typer.Option(help="Time that all of it may take.")] = 300,
+    precisions: Annotated[str, typer.Option(help="With commas.")] = "fp32",
+    most: Annotated[int, typer.Option(help="Cases that are compiled at once.")] = 24,
+    output: Annotated[Path, typer.Option(help="File of rows.")] = OUTPUT,
+) -> None:
+    """Measure what time allows of what is not there yet."""
+    end = time.monotonic() + seconds
+    bench.ready()
+    machine = bench.context()
+    known = {(row["case"], row["precision"]) for row in stored(output)}
+    todo = [(case, unit) for unit in precisions.split(",") for case in cases(steps)
+            if (key(*case), unit) not in known and size(case[2], unit) <= BYTES]  # fmt: skip
+    for first in range(0, len(todo), most):
+        if time.monotonic() > end:
+            break
+        some = todo[first : first + most]
+        compile_plans(p for case, unit in some for ps in ours(case[2], unit).values() for p in ps)
+        for case, unit in some:
+            if time.monotonic() > end:
+                break
+            rows = [{**machine, **row} for row in measured(case, unit)]
+            with output.open("a") as file:
+                file.writelines(json.dumps(row) + "\n" for row in rows)
+    print(f"{len(todo)} cases were left; {len(stored(output))} rows in {output}")
+
+
+def size(problem: Problem, unit: str) -> float:
+    """Bytes of the arrays, operands in both memory orders."""
+    arrays = 2 * (_count(problem.x_shape) + _count(problem.w_shape)) + _count(problem.y_shape)
+    return arrays * (4 if unit == "fp32" else 2)
+
+
+def _count(shape: tuple[int, ...]) -> float:
+    found = 1.0
+    for n in shape:
+        found *= n
+    return found
+
+
+def named(problem: Problem) -> dict[str, list[Algorithm | None]]:
+    """What each method of ours asks for, the first that a kernel runs."""
+    return {"winolab": [None], "direct": [Direct()], "winograd": [*single(problem)],
+            "dwm": [dwm()]}  # fmt: skip
+
+
+def ours(problem: Problem, unit: str) -> dict[tuple[str, Algorithm | None], list[Plan]]:
+    """The plans behind each method of ours that there is."""
+    request = unnamed("forward", problem, unit)
+    found = {}
+    for method, algorithms in named(problem).items():
+        for algorithm in algorithms:
+            with suppress(ValueError):
+                found[method, algorithm] = _plans(replace(request, algorithm=algorithm))
+                break
+    return found
+
+
+def _plans(request: Request) -> list[Plan]:
+    if request.algorithm != dwm():
+        return [plan(request)]
+    return [p for *_, p in planned(replace(request, out_dtype="float32", aligned=False))]
+
+
+def measured(case: Case, unit: str) -> Iterator[Row]:
+    """The rows of a case."""
+    step, label, problem = case
+    cp = driver.cupy()
+    arrays = Arrays("forward", problem, unit)
+    arrays.fill(-1, 1)
+    x, w = arrays.operands["NHWC"]
+    out = arrays.results["NHWC"]
+    how = {"stride": problem.stride, "padding": problem.padding, "out": out}
+    plans = ours(problem, unit)
+    calls: dict[str, Callable[[], Any]] = {
+        method: partial(winolab.conv_forward, x, w, algorithm=algorithm, **how)
+        for method, algorithm in plans
+    }
+    memory = {name: _memory(cp, call) for name, call in calls.items()}
+    errors = {}
+    for name, call in calls.items() if problem.macs <= MACS else ():
+        arrays.poison()
+        call()
+        errors[name] = relative_rms("forward", problem, arrays)
+    others = [*frameworks("forward", problem, unit), *_tiled_ffts(problem, unit)]
+    workspace = cp.empty(max([c.workspace or 0 for c in others] + [1]), "uint8")
+    for other in others:
+        calls[other.name] = other.call(arrays, workspace.data.ptr)
+    common = {"step": step, "label": label, "case": key(*case), "precision": unit,
+              "macs": problem.macs, "bytes": sum(v.nbytes for v in (x, w, out)),
+              "kernel_taps": list(problem.filter), "stride": list(problem.stride),
+              "batch": problem.batch}  # fmt: skip
+    for name, t in interleave(calls, rounds=ROUNDS, flush=FLUSH).items():
+        low, mid, high = (round(1e6 * v, 2) for v in (t.low, t.median, t.high))
+        method = "tf32" if name.endswith("tf32") else name.split()[0]
+        row = {**common, "method": method, "us": mid, "quartiles_us": [low, high]}
+        for (own, algorithm), some in plans.items():
+            if own == name:
+                row |= {"algorithm": str(algorithm), "pieces": len(some), "memory": memory[name],
+                        "predicted_us": round(1e6 * sum(p.predicted for p in some), 2),
+                        "relative_rms": errors.get(name)}  # fmt: skip
+        yield row
+
+
+def _tiled_ffts(problem: Problem, unit: str) -> Iterator[Any]:
+    """cuDNN's tiled FFT, where it serves the layer."""
+    for found in judges("forward", problem, unit, layouts=("NCHW",), maths=("fma",)):
+        if not isinstance(found, cudnn.Unsupported) and "fft_tiling" in str(found.name).lower():
+            yield replace(found, name="fft")
+
+
+def _memory(cp: Any, call: Callable[[], Any]) -> int:
+    """Bytes that a call takes from an empty pool, by what the pool then holds."""
+    pool = cp.get_default_memory_pool()
+    call()
+    cp.cuda.Device().synchronize()
+    pool.free_all_blocks()
+    before = pool.total_bytes()
+    call()
+    return pool.total_bytes() - before
+
+
+if __name__ == "__main__":
+    typer.run(main)

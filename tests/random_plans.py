@@ -1,0 +1,191 @@
+"""Random problems over the whole argument space for GPUs: planned, and run from sources on the CPU.
+
+    python -m tests.random_plans --seed 1 --count 20000 --run 200 --seconds 600
+
+draws them (the shapes and directions of support/drawn.py, more channels for some; device,
+precision, dtype of the result, alignment and often an algorithm beside), plans each, runs the
+sources of every ``--run``-th part on the CPU between zones of NaN (gpu/hosted.py) and appends a row
+to experiments/results/random_plans.jsonl. A problem of up to three dimensions has a plan where no
+algorithm is named and the precision is the arrays' own; all else that is not served is refused by
+a sentence. Results are within their proven bound of FP64 ones and, NaN and infinity apart, finite.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import numpy as np
+
+from tests.gpu import hosted
+from tests.gpu.families.depthwise.cases import dtype_of
+from tests.gpu.guarded import UNIT, limits
+from tests.random_problems import versions
+from tests.support.drawn import draw, geometry_empty
+from winolab.algorithm import Problem, parse_algorithm
+from winolab.device import datasheet
+from winolab.gpu.planner.parts import planned
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.request import PRECISIONS, Plan, Request
+from winolab.problem import shapes
+from winolab.ref.algorithms import convolution
+
+ROWS = Path(__file__).resolve().parents[1] / "experiments/results/random_plans.jsonl"
+DEVICES = ("h100", "h100", "h100", "h200", "a100", "rtx4090")
+OWN = ("fp32", "fp16", "bf16")  # what the arrays' dtype means
+MOST = 3e6  # multiply-adds of what is run
+
+
+class Wrong(AssertionError):
+    """A plan or a result that cannot be."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a problem is, by its seed and number."""
+
+    request: Request
+    free: bool  # nothing is named but shapes, direction and the arrays' dtype, nothing limited
+
+
+def drawn(seed: str, number: int) -> Drawn | None:
+    """Problem ``number`` of ``seed``; None of what has nothing to compute."""
+    case, rng = draw(seed, number), Random(f"{seed} {number} plan")
+    g = case.geometry
+    if geometry_empty(g) or case.refusal:
+        return None
+    times = rng.choice([1, 1, 2, 4, 8, 16])
+    channels, out_channels = (times * v for v in (g.channels, g.out_channels))
+    groups = g.groups * rng.choice([1, 1, 1, times])
+    problem = Problem(
+        g.batch, channels, out_channels, tuple(g.input), tuple(g.filter), tuple(g.stride),
+        tuple((low, high) for low, high in g.padding), tuple(g.dilation), groups,
+    )  # fmt: skip
+    named = case.algorithm if rng.random() < 0.4 else None
+    precision = rng.choice(OWN) if rng.random() < 0.8 else rng.choice(list(PRECISIONS))
+    request = Request(
+        problem, case.direction, datasheet(rng.choice(DEVICES)),
+        parse_algorithm(named) if named else None, precision,
+        aligned=rng.random() < 0.5, out_dtype=rng.choice([None, None, "float32"]),
+        workspace_limit=rng.choice([None, None, None, 0, 1 << 20]),
+    )  # fmt: skip
+    free = not named and precision in OWN and request.workspace_limit is None
+    return Drawn(request, free)
+
+
+def plans(one: Drawn) -> list[tuple[Problem, Plan]]:
+    """What runs it, several of a dwm; none of what is refused. Raises Wrong for a refusal of what
+    has to be served."""
+    request = one.request
+    try:
+        if request.algorithm and request.algorithm.kind == "dwm":
+            found = [(part.problem, p) for part, _, p in planned(request)]
+        else:
+            found = [(request.problem, plan(request))]
+    except ValueError as error:
+        text = str(error)
+        if not text or "\n" in text:
+            raise Wrong(f"refused in other than one line: {text!r}") from error
+        if one.free and request.problem.ndim <= 3:
+            raise Wrong(f"refused: {text}") from error
+        return []
+    for _, p in found:
+        if not (0 < p.predicted < 1e6 and p.workspace >= 0 and p.kernel):
+            raise Wrong(f"predicted {p.predicted} s, workspace {p.workspace} B: {p}")
+        if request.workspace_limit is not None and p.workspace > request.workspace_limit:
+            raise Wrong(f"workspace {p.workspace} B beyond the limit: {p}")
+    return found
+
+
+def run(problem: Problem, p: Plan, rng: np.random.Generator, *, spoilt: bool = False) -> None:
+    """Run a plan's sources on the CPU, with ``spoilt`` once more with NaN or infinity among the
+    data. Raises Wrong for a result beyond its bound, or not finite where it has to be."""
+    first, second, _ = shapes(p.direction, problem)
+    dtype = dtype_of({"fp32": "float32", "fp16": "float16"}.get(p.precision.split("_")[0],
+                                                                "bfloat16"))  # fmt: skip
+    a, b = (rng.uniform(-1, 1, s).astype(dtype) for s in (first, second))
+    at = tuple(int(rng.integers(n)) for n in a.shape)
+    y = hosted.execute(p, a, b, dtype=p.out_dtype).astype(float)
+    exact = getattr(convolution, p.direction)(a.astype(float), b.astype(float), problem)
+    proven, _, _ = limits(p)
+    off = np.abs(y - exact)
+    if not (off <= proven + UNIT[p.out_dtype] * (np.abs(exact) + proven)).all():
+        raise Wrong(f"error {np.nanmax(off):.3g}, proven {proven:.3g}: {p}")
+    if spoilt:
+        a[at] = rng.choice([np.nan, np.inf])
+        got = hosted.execute(p, a, b, dtype=p.out_dtype).astype(float)
+        kept = ~reached(problem, p, at)
+        if not np.isfinite(got[kept]).all():
+            raise Wrong(f"{a[at]} at {at} reaches what does not depend on it: {p}")
+
+
+def reached(problem: Problem, p: Plan, at: tuple[int, ...]) -> np.ndarray:
+    """Outputs that NaN or infinity at one place of the first operand may reach: those that depend
+    on it; of transforms those of its image, of a gradient of its channel, since a tile has them
+    all; where 16-bit groups are merged, those of other groups too."""
+    first, second, out = shapes(p.direction, problem)
+    merged = problem.groups > 1 and p.precision in ("fp16", "bf16")
+    found = np.zeros(out, bool)
+    if not merged and all(t.alpha == 1 for t in p.tiles):
+        mark = np.zeros(first)
+        mark[at] = 1
+        return getattr(convolution, p.direction)(mark, np.ones(second), problem) > 0
+    gradient = p.direction == "backward_filter"
+    per = problem.in_channels // problem.groups
+    found[(..., at[-1] % per) if gradient and not merged else (... if gradient else at[0])] = True
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command. 1 where something is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.random_plans", description=__doc__)
+    parser.add_argument("--seed", default="0")
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--run", type=int, default=0, help="run every so many, 0: none")
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop drawing then")
+    parser.add_argument("--rows", type=Path, default=ROWS)
+    given = parser.parse_args(arguments)
+    start, wrong, ran, done, kernels = time.perf_counter(), 0, 0, 0, Counter()
+    for number in range(given.first, given.first + given.count):
+        if time.perf_counter() - start > given.seconds:
+            break
+        done += 1
+        one = None
+        try:
+            if not (one := drawn(given.seed, number)):
+                kernels["nothing to compute"] += 1
+                continue
+            found = plans(one)
+            kernels.update(p.kernel for _, p in found)
+            kernels["refused"] += not found
+            small = found and found[0][1].device.large_blocks and found[0][0].macs <= MOST
+            if given.run and number % given.run == 0 and small:
+                spoilt = number // given.run % 3 == 0
+                run(*found[0], np.random.default_rng(number), spoilt=spoilt)
+                ran += 1
+        except Exception:
+            wrong += 1
+            print(f"{traceback.format_exc()}\n  {one and one.request}")
+            print(f"  python -m tests.random_plans --seed {given.seed} --first {number} --count 1 "
+                  "--run 1\n", flush=True)  # fmt: skip
+    seconds = round(time.perf_counter() - start, 1)
+    row = {"seed": given.seed, "first": given.first, "count": done, "wrong": wrong, "run": ran,
+           "refused": kernels.pop("refused", 0), "empty": kernels.pop("nothing to compute", 0),
+           "kernels": len(kernels), "seconds": seconds}  # fmt: skip
+    if done:
+        with given.rows.open("a") as file:
+            file.write(json.dumps(row | versions()) + "\n")
+    print(f"{done} problems of seed {given.seed}, {ran} run, {wrong} wrong, {seconds} s")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

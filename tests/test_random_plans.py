@@ -1,0 +1,73 @@
+"""Random problems for GPUs: that all are planned, and that a wrong plan or result is told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests import random_plans
+from tests.gpu import hosted
+from tests.random_plans import Wrong, drawn, main, plans, reached, run
+from winolab.device import H100
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.request import Request
+from winolab.problem import Problem
+
+PROBLEM = Problem.of((2, 5, 6, 4), (8, 3, 3, 4), padding=1, stride=2)
+
+
+def test_every_problem_has_a_plan_or_a_sentence(tmp_path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    assert main(["--seed", "tests", "--count", "30", "--rows", str(rows)]) == 0
+    row = json.loads(rows.read_text())
+    assert (row["seed"], row["count"], row["wrong"]) == ("tests", 30, 0)
+    assert 0 < row["refused"] < 20
+    assert row["kernels"] > 5
+
+
+def test_a_problem_follows_from_seed_and_number() -> None:
+    assert drawn("s", 5) == drawn("s", 5) != drawn("s", 6)
+
+
+def test_a_refusal_of_what_has_to_be_served_is_told(monkeypatch) -> None:
+    def refused(request):
+        raise ValueError("two\nlines")
+
+    one = next(d for i in range(99) if (d := drawn("s", i)) and d.free
+               and d.request.problem.ndim <= 3 and plans(d))  # fmt: skip
+    monkeypatch.setattr(random_plans, "plan", refused)
+    with pytest.raises(Wrong, match="other than one line"):
+        plans(one)
+    late: Any = plan(one.request)
+    monkeypatch.setattr(random_plans, "plan", lambda request: replace(late, predicted=-1))
+    with pytest.raises(Wrong, match="predicted -1 s"):
+        plans(one)
+
+
+def test_a_wrong_result_is_told_and_so_is_nan_where_it_does_not_belong(monkeypatch) -> None:
+    p = plan(Request(PROBLEM, "forward", H100, precision="fp32_ffma"))
+    run(PROBLEM, p, np.random.default_rng(0))
+    honest = hosted.execute
+    monkeypatch.setattr(hosted, "execute", lambda *a, **k: honest(*a, **k) + 1)
+    with pytest.raises(Wrong, match=r"error 1\.?\d*, proven"):
+        run(PROBLEM, p, np.random.default_rng(0))
+
+    def spread(p, a, b, **how):
+        y = honest(p, a, b, **how)
+        return y if np.isfinite(a).all() else y + np.nan
+
+    monkeypatch.setattr(hosted, "execute", spread)
+    with pytest.raises(Wrong, match="reaches what does not depend on it"):
+        run(PROBLEM, p, np.random.default_rng(0), spoilt=True)
+
+
+def test_nan_reaches_the_outputs_whose_windows_hold_it() -> None:
+    p = plan(Request(PROBLEM, "forward", H100, precision="fp32_ffma"))
+    found = reached(PROBLEM, p, (1, 2, 3, 0))
+    assert not found[0].any()
+    assert found[1].all(axis=-1).tolist() == [[False, False, False], [False, True, True],
+                                              [False, False, False]]  # fmt: skip
