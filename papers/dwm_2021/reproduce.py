@@ -152,6 +152,23 @@ paper.table("table8")
 paper.table("table14")
 
 # %% [markdown]
+# ## Tables 10 and 12: what FP16 does to video networks
+#
+# SPyNet's outputs have NaN where its 7×7 layers run by one tile, GDConvNet's are nothing but NaN.
+# The weights are not ours; the layers are, on data of a wide range whose scale grows.
+
+# %%
+paper.table("ranges")
+
+# %% [markdown]
+# ## Which strategy is the fastest?
+#
+# The paper's DWM was the best on a quarter of its shapes. By the planner's model of an H100:
+
+# %%
+paper.table("strategies")
+
+# %% [markdown]
 # ## Equation 18: training updates filters, not their transforms
 
 # %%

@@ -107,7 +107,7 @@ def test_what_needs_9_0_is_refused() -> None:
     for config in (CONFIGS[8][0], replace(EARLIER[8][0], split_k=2)):
         with pytest.raises(ValueError, match="RTX 4090 has neither"):
             plan(Request(problem, "forward", ADA, algorithm, config=config))
-    with pytest.raises(ValueError, match=r"capability 7\.5; the kernels need 8\.0"):
+    with pytest.raises(ValueError, match=r"capability 7\.5; the CUDA kernels need 8\.0"):
         plan(Request(problem, "forward", datasheet("rtx2080ti")))
 
 

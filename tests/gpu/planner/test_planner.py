@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -162,11 +163,36 @@ def test_blocks_that_a_device_does_not_hold_are_refused(device, text) -> None:
         plan(request)
 
 
-def test_older_gpus_are_refused() -> None:
-    turing = replace(H100, name="RTX 2080 Ti", compute_capability=(7, 5))
-    problem = Problem.of((2, 9, 9, 8), (8, 3, 3, 8))
-    with pytest.raises(ValueError, match=r"capability 7\.5"):
-        plan(Request(problem, "forward", turing))
+TURING = replace(H100, name="RTX 2080 Ti", compute_capability=(7, 5))
+X, W = (2, 9, 9, 8), (8, 3, 3, 8)
+REFUSED = {
+    "RTX 2080 Ti has compute capability 7.5; the CUDA kernels need 8.0 or later; NumPy arrays run "
+    "on the reference": (Problem.of(X, W), TURING),
+    "4 spatial dimensions; the CUDA kernels have up to 3; NumPy arrays run on the reference, which "
+    "has any number": (Problem.of((1, 4, 4, 4, 4, 8), (8, 3, 3, 3, 3, 8)), H100),
+    "an array's size is 2147483648, and the CUDA kernels count to 2147483647: split the arrays, "
+    "along batch, channels or outputs": (Problem.of((1 << 31, 9, 9, 8), W), H100),
+    "the stride is 2147483648, and the CUDA kernels count to 2147483647: NumPy arrays run on the "
+    "reference, which has any": (Problem.of(X, W, stride=1 << 31), H100),
+}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("direction", ["forward", "backward_data", "backward_filter"])
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_no_kernel_computes_is_one_sentence(text, direction, precision) -> None:
+    """Issue 45: not a sentence a family."""
+    problem, device = REFUSED[text]
+    with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
+        plan(Request(problem, direction, device, None, precision))
+
+
+def test_strides_that_nobody_tiles_are_not_explained_by_transforms() -> None:
+    """A stride of a million has as many phases of dx; no algorithm was named."""
+    problem = Problem.of((1, 4, 4, 8), W, padding=1, stride=1 << 20)
+    with pytest.raises(ValueError, match="the number of blocks of direct products") as found:
+        plan(Request(problem, "backward_data", H100))
+    assert "transform" not in str(found.value)
 
 
 def test_plans_are_values() -> None:

@@ -106,10 +106,13 @@ def check_unit(problem: Problem) -> None:
         raise strided(problem)
 
 
+TRANSFORMS = "the CUDA kernels that transform"  # what refusals of strides begin with
+
+
 def strided(problem: Problem) -> ValueError:
     """What a family raises for strides and dilation that none of its kernels serves."""
     return ValueError(
-        "the CUDA kernels that transform need stride 1 and dilation 1, not stride "
+        f"{TRANSFORMS} need stride 1 and dilation 1, not stride "
         f"{problem.stride} and dilation {problem.dilation}: use algorithm 'direct', or name none; "
         "NumPy arrays run on the reference, which has both"
     )
@@ -123,9 +126,6 @@ def check_reach(problem: Problem) -> None:
         reach = size + extent + sum(map(abs, ends))
         if reach > MOST:
             raise uncounted("what a filter reaches along a dimension", reach)
-    for name in ("stride", "dilation"):
-        if (most := max(getattr(problem, name))) > MOST:
-            raise uncounted(f"the {name}", most)
 
 
 def check(problem: Problem, algorithm: Algorithm | None = None) -> None:
@@ -141,6 +141,12 @@ def check(problem: Problem, algorithm: Algorithm | None = None) -> None:
     largest = max(*problem.x_shape, *problem.w_shape, *problem.y_shape)
     if largest > MOST:
         raise uncounted("an array's size", largest)
+    for name in ("stride", "dilation"):
+        if (most := max(getattr(problem, name))) > MOST:
+            raise ValueError(
+                f"the {name} is {most}, and the CUDA kernels count to {MOST}: NumPy arrays run on "
+                "the reference, which has any"
+            )
 
 
 def _check_minimal(algorithm: Algorithm) -> None:

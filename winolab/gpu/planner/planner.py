@@ -13,6 +13,7 @@ from functools import lru_cache
 from winolab.algorithm import Direct, Dwm
 from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.planner.accuracy import incurred, within
+from winolab.gpu.planner.correlation import TRANSFORMS
 from winolab.gpu.planner.fallback import FLAGS, with_fallback
 from winolab.gpu.planner.ranking import NEAR, WORTH, least_sure, ordered
 from winolab.gpu.planner.request import PRECISIONS, Plan, Request
@@ -133,7 +134,10 @@ def plan(request: Request, apart: bool = False) -> Plan:
         nothing = (
             f"no kernel of {request.direction} in {request.precision} transforms its filter apart"
         )
-        raise ValueError("; ".join(choice.reasons) or nothing)
+        reasons = choice.reasons
+        if not request.algorithm:  # that transforms need unit strides explains nothing unasked for
+            reasons = tuple(r for r in reasons if not r.startswith(TRANSFORMS)) or reasons
+        raise ValueError("; ".join(reasons) or nothing)
     limit = request.workspace_limit
     if apart and limit is not None:
         # Nested Winograd cuts the batch by the limit, of which a fallback's filter takes some.

@@ -20,6 +20,7 @@ from winolab.ref.algorithms.winrs.plan import data_size
 from winolab.ref.arithmetic.split import Scale
 
 C = TypeVar("C", bound=KernelConfig)
+LEAST = (8, 0)  # compute capability
 DIRECTIONS = (*CORRELATIONS, "backward_filter")
 # What a caller may ask for -> precisions of families that deliver it.
 PRECISIONS = {
@@ -347,6 +348,11 @@ class Request:
             if (named := getattr(self, name)) not in known:
                 raise ValueError(f"{name} {named!r}; expected one of {', '.join(known)}")
         check(self.problem, self.algorithm)
+        if self.device.compute_capability < LEAST:
+            raise self.unfit(
+                f"the CUDA kernels need {LEAST[0]}.{LEAST[1]} or later; NumPy arrays run on the "
+                "reference"
+            )
 
     def unfit(self, needs: str) -> ValueError:
         """What to raise for a device on which a family's kernels cannot run."""

@@ -7,12 +7,15 @@ from dataclasses import replace
 
 import pytest
 
+from tests.gpu import hosted
+from tests.gpu.families.depthwise.cases import operands, too_far
 from tests.gpu.families.direct.cases import layer
 from tests.gpu.families.implicit_gemm.cases import DIRECTIONS, PROBLEMS, offered
-from winolab.algorithm import Problem
+from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100, datasheet
 from winolab.gpu.families.implicit_gemm import plan as implicit_gemm
 from winolab.gpu.families.implicit_gemm.config import CONFIGS, WGMMA_CONFIGS, configs, sliced
+from winolab.gpu.families.implicit_gemm.plan import ImplicitGemmPlan
 from winolab.gpu.params import View
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
@@ -147,3 +150,29 @@ def test_every_problem_has_a_plan() -> None:
         for direction in DIRECTIONS:
             for precision in ("fp32", "fp16", "bf16"):
                 plan(Request(problem, direction, H100, None, precision))
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+@pytest.mark.parametrize(
+    ("device", "aligned"), [("a100", True), ("rtx4090", True), ("h100", False)]
+)
+@pytest.mark.parametrize(("taps", "named"), [((1, 1), None), ((7, 1), None), ((3, 3), "direct")])
+def test_dense_layers_of_16_bits_that_nobody_else_serves(
+    direction, device, aligned, taps, named
+) -> None:
+    """Issue 45: found by tests.random_plans; 1×1 in FP16 had no kernel before 9.0, nor on 9.0 where
+    pixels are not aligned."""
+    problem = Problem.of((2, 9, 9, 16), (24, *taps, 16), padding=[r // 2 for r in taps])
+    algorithm = parse_algorithm(named) if named else None
+    asked = Request(problem, direction, datasheet(device), algorithm, "bf16", aligned=aligned)
+    found = plan(asked)
+    assert isinstance(found, ImplicitGemmPlan)
+    a, b = operands(problem, direction, "bf16")
+    assert too_far(found, a, b, hosted.execute(found, a, b, dtype=found.out_dtype)) == 0
+
+
+def test_picks_of_two_taps_and_more_stay() -> None:
+    problem = Problem.of((2, 9, 9, 16), (24, 3, 3, 16), padding=1)
+    for device, aligned in (("a100", True), ("h100", True), ("h100", False)):
+        found = plan(Request(problem, "forward", datasheet(device), None, "fp16", aligned=aligned))
+        assert not isinstance(found, ImplicitGemmPlan)

@@ -29,9 +29,11 @@ from winolab.gpu.families.implicit_gemm.source import source
 from winolab.gpu.families.implicit_gemm.tiling import Tiling
 from winolab.gpu.params import MOST, Kernels, View, uncounted
 from winolab.gpu.planner.base_plan import BasePlan
+from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.request import ITEMSIZE, Request, Sum
 
 ARCHITECTURE = (8, 0)  # mma.sync of TF32, asynchronous copies
+TENSOR_COPIES = (9, 0)  # of families/direct
 TILE = Tile(1, 1)
 DENSE = 8  # channels that other kernels' vectors divide
 
@@ -129,12 +131,22 @@ def wanted(problem: Problem, direction: str, precision: str) -> bool:
     return problem.groups > 1 or thin or not problem.unit
 
 
+def alone(request: Request) -> bool:
+    """Whether no other family has direct products of these 16-bit arrays, forward or backward data:
+    those of wgmma need 9.0 and aligned pixels. Unnamed, Γ serves filters of two taps and more."""
+    tensor = request.device.compute_capability == TENSOR_COPIES and request.aligned
+    if tensor or ITEMSIZE[request.dtype] != 2 or request.direction not in CORRELATIONS:
+        return False
+    return request.algorithm is not None or request.problem.filter[-1] == 1
+
+
 def plans(request: Request) -> Iterator[ImplicitGemmPlan]:
-    """Every block shape that can run, of what is ``wanted``. Raises ValueError where none can, and
-    says why."""
+    """Every block shape that can run, of what is ``wanted`` or served ``alone``. Raises ValueError
+    where none can, and says why."""
     device, algorithm, problem = request.device, request.algorithm, request.problem
     config = request.config_of(Config)
-    if not config and not wanted(problem, request.direction, request.precision):
+    needed = wanted(problem, request.direction, request.precision) or alone(request)
+    if not config and not needed:
         return
     if device.compute_capability < ARCHITECTURE:
         raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
