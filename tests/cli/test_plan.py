@@ -40,10 +40,10 @@ def test_winrss_plan_stands_where_the_cuda_kernels_have_none() -> None:
     old = (*VGG16_2, "--device", "RTX 2080 Ti")
     text = call(*old)
     assert text.exit_code == 0
-    assert "the kernels need 8.0" in text.stdout.splitlines()[-1]
+    assert "CUDA kernels need 8.0" in text.stdout.splitlines()[-1]
     own = json.loads(call(*old, "--json").stdout)["cuda"]
     assert (own["plan"], own["kernels"]) == (None, [])
-    assert "the kernels need 8.0" in own["left_out"][0]
+    assert "CUDA kernels need 8.0" in own["left_out"][0]
     assert json.loads(call(*VGG16_2, "--points", "paper", "--json").stdout)["cuda"] is None
 
 
@@ -216,7 +216,7 @@ def test_older_gpus_have_plans_and_the_oldest_a_reason() -> None:
         assert "Γ8(6,3) fp32" in text.stdout
         assert name in text.stdout
     failed = kernels("forward", *VGG16_2, "--device", "RTX 2080 Ti")
-    assert "compute capability 7.5; the kernels need 8.0" in str(failed.exception)
+    assert "compute capability 7.5; the CUDA kernels need 8.0" in str(failed.exception)
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward-data", "backward-filter"])

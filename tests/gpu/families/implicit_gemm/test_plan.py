@@ -160,7 +160,7 @@ def test_every_problem_has_a_plan() -> None:
 def test_dense_layers_of_16_bits_that_nobody_else_serves(
     direction, device, aligned, taps, named
 ) -> None:
-    """Issue 45: found by tests.random_plans; 1×1 in FP16 had no kernel before 9.0, nor on 9.0 where
+    """Issue 45, by tests.gpu.random_plans: 1×1 in FP16 had no kernel before 9.0, nor on 9.0 where
     pixels are not aligned."""
     problem = Problem.of((2, 9, 9, 16), (24, *taps, 16), padding=[r // 2 for r in taps])
     algorithm = parse_algorithm(named) if named else None

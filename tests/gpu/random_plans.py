@@ -1,6 +1,6 @@
 """Random problems over the whole argument space for GPUs: planned, and run from sources on the CPU.
 
-    python -m tests.random_plans --seed 1 --count 20000 --run 200 --seconds 600
+    python -m tests.gpu.random_plans --seed 1 --count 20000 --run 200 --seconds 600
 
 draws them (the shapes and directions of support/drawn.py, more channels for some; device,
 precision, dtype of the result, alignment and often an algorithm beside), plans each, runs the
@@ -37,7 +37,7 @@ from winolab.gpu.planner.request import PRECISIONS, Plan, Request
 from winolab.problem import shapes
 from winolab.ref.algorithms import convolution
 
-ROWS = Path(__file__).resolve().parents[1] / "experiments/results/random_plans.jsonl"
+ROWS = Path(__file__).resolve().parents[2] / "experiments/results/random_plans.jsonl"
 DEVICES = ("h100", "h100", "h100", "h200", "a100", "rtx4090")
 OWN = ("fp32", "fp16", "bf16")  # what the arrays' dtype means
 MOST = 3e6  # multiply-adds of what is run
@@ -145,7 +145,7 @@ def reached(problem: Problem, p: Plan, at: tuple[int, ...]) -> np.ndarray:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command. 1 where something is wrong."""
-    parser = argparse.ArgumentParser(prog="python -m tests.random_plans", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu.random_plans", description=__doc__)
     parser.add_argument("--seed", default="0")
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
@@ -174,8 +174,8 @@ def main(arguments: list[str] | None = None) -> int:
         except Exception:
             wrong += 1
             print(f"{traceback.format_exc()}\n  {one and one.request}")
-            print(f"  python -m tests.random_plans --seed {given.seed} --first {number} --count 1 "
-                  "--run 1\n", flush=True)  # fmt: skip
+            again = f"--seed {given.seed} --first {number} --count 1 --run 1"
+            print(f"  python -m tests.gpu.random_plans {again}\n", flush=True)
     seconds = round(time.perf_counter() - start, 1)
     row = {"seed": given.seed, "first": given.first, "count": done, "wrong": wrong, "run": ran,
            "refused": kernels.pop("refused", 0), "empty": kernels.pop("nothing to compute", 0),

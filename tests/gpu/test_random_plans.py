@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests import random_plans
-from tests.gpu import hosted
-from tests.random_plans import Wrong, drawn, main, plans, reached, run
+from tests.gpu import hosted, random_plans
+from tests.gpu.random_plans import Wrong, drawn, main, plans, reached, run
 from winolab.device import H100
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
