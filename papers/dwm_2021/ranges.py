@@ -136,7 +136,7 @@ def _broken(rows: Sequence[Row], column: str, peak: int) -> float:
 
 
 def _cells(rows: Sequence[Row]) -> list[Cell]:
-    """Of each network and filter the scale that overflows, and what is lost where none does."""
+    """The scale that overflows and what is lost where none does, by network and filter."""
     cells = []
     for name in dict.fromkeys(row["network"] for row in rows):
         mine = select(rows, network=name)
