@@ -25,7 +25,7 @@ LARGE = {2: (9, 11), 3: (9,)}  # "larger than 7×7 in 2-D and 5×7×7 in 3-D"
 
 
 def times(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
-    """Of each case each method's microseconds, of PyTorch those of its faster memory order."""
+    """Microseconds by case and method, PyTorch's in its faster memory order."""
     found: dict[str, dict[str, float]] = {}
     for row in rows:
         case = found.setdefault(row["case"], {})
