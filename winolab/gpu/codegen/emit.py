@@ -27,20 +27,25 @@ def unit(
     kernels: Sequence[str],
     wide: Collection[str] = (),
     files: Mapping[str, str] = {},
+    macros: Mapping[str, str] = {},
 ) -> str:
     """One translation unit: ``kernels``, names as of ``kernel``, behind all that they include.
 
     ``programs`` become device functions of the names that they are given, in FP64 where ``wide``
-    has that name. ``files`` are what the kernels include by macro: ``#include FETCH_FILE``. Lines
-    behind ``#ifdef EPILOGUE`` are there where a constant is EPILOGUE. A compiler that is given the
-    constants and programs, the headers that are printed from Python, these macros and the folder of
-    the shared kernels compiles the same.
+    has that name. ``files`` are what the kernels include by macro: ``#include FETCH_FILE``; in the
+    place of other ``macros`` stands what they mean. Lines behind ``#ifdef EPILOGUE`` are there
+    where a constant is EPILOGUE. A compiler that is given the constants and programs, the headers
+    that are printed from Python, these macros and the folder of the shared kernels compiles the
+    same.
     """
+    texts = _with_includes(kernels, files, EPILOGUE in constants)
+    for name, meant in macros.items():
+        texts = [re.sub(rf"\b{name}\b", meant, text) for text in texts]
     parts = [
         f"// {title}",
         "\n".join(_constant(name, value) for name, value in constants.items()),
         *(program.cuda(name, name in wide) for name, program in programs.items()),
-        *_with_includes(kernels, files, EPILOGUE in constants),
+        *texts,
     ]
     return "\n\n".join(parts)
 

@@ -11,8 +11,8 @@ import pytest
 import winolab
 from tests.gpu import hosted
 from tests.gpu.families.gamma_ffma.predicted import predicted
-from tests.gpu.families.gamma_ffma.tiles import KERNELS, TILES
-from winolab.algorithm import Problem, direct, gamma
+from tests.gpu.families.gamma_ffma.tiles import KERNELS, MODULI, TILES
+from winolab.algorithm import Problem, direct, gamma, parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100, datasheet
 from winolab.gpu.families.gamma_ffma.config import CONFIGS
@@ -28,7 +28,9 @@ def check(
     problem: Problem, direction: str, alpha: int, n: int, r: int, device=H100, text="", **options
 ) -> GammaFfmaPlan:
     """The kernel's bits are the reference's in the kernel's order; and its error is FP32's."""
-    algorithm = gamma(alpha, n, r, variant=text or None) if alpha > 1 else direct()
+    algorithm = options.pop("algorithm", None)
+    if algorithm is None:
+        algorithm = gamma(alpha, n, r, variant=text or None) if alpha > 1 else direct()
     p = plan(Request(problem, direction, device, algorithm, **options))
     assert isinstance(p, GammaFfmaPlan)
     rng = np.random.default_rng(0)
@@ -55,6 +57,19 @@ def test_every_kernel(alpha, n, r, direction) -> None:
     check(problem, direction, alpha, n, r)
     problem = Problem.of((1, 4, n + r - 1, 32), (36, 2, r, 32), padding=(1, 0))
     check(problem, direction, alpha, n, r, config=CONFIGS[alpha][0])
+
+
+@pytest.mark.parametrize("direction", CORRELATIONS)
+@pytest.mark.parametrize("name", MODULI)
+def test_moduli_beyond_points(name, direction) -> None:
+    """More states than inputs: the reference's bits, at direct convolution's error."""
+    algorithm = parse_algorithm(f"{name}@{MODULI[name]}")
+    (tile,) = algorithm.tiles
+    problem = Problem.of((2, 5, 2 * tile.n + 3, 13), (21, 3, tile.r, 13), padding=1)
+    p = check(problem, direction, tile.alpha, tile.n, tile.r, algorithm=algorithm)
+    assert p.tile.alpha > p.tile.inputs
+    unnamed = plan(Request(problem, direction, H100))
+    assert unnamed.tile.alpha == unnamed.tile.inputs  # nobody picks one
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def tiles(
     (tile,) = algorithm.tiles
     if width % tile.r:
         raise ValueError(f"{algorithm} has {tile.r} taps; the filter is {width} wide")
-    if tile.r not in widths.get(tile.alpha, ()):
+    if tile.r not in widths.get(tile.alpha, ()) or not tile.minimal:
         known = ", ".join(f"{a} with {r[0]} to {r[-1]} taps" for a, r in sorted(widths.items()))
-        raise ValueError(f"{algorithm}: Γ in {precision} has alpha {known}")
+        raise ValueError(f"{algorithm}: Γ in {precision} has alpha {known}, n + r - 1 states")
     return (tile,)

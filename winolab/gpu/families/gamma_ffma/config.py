@@ -163,6 +163,14 @@ CONFIGS: dict[int, tuple[Config, ...]] = {
         Config(32, 32, 3, 2, 1, 2),
     ),
 }
+# Moduli beyond points, whose tiles have more states than inputs, by name alone: a warp a state, and
+# registers as the launch gives them.
+MODULI: dict[int, tuple[Config, ...]] = {
+    9: (Config(64, 32, 4, 2, 2, 4, consumer_registers=0, producer_registers=0, consumers=288),),
+    12: (Config(64, 32, 4, 2, 2, 4, consumer_registers=0, producer_registers=0, consumers=384),),
+    15: (Config(32, 32, 3, 2, 2, 2, consumer_registers=0, producer_registers=0, consumers=480),),
+    19: (Config(32, 32, 3, 2, 2, 2, consumer_registers=0, producer_registers=0, consumers=608),),
+}
 SPLITS = (1, 2, 4, 8)
 # Products of a sum at alpha 16. Its states grow with the sum while outputs cancel in them: positive
 # data lose 2.8e-6 on average where 4,608 products are summed at once, 1.3e-6 where 2,304 are, and
@@ -234,7 +242,7 @@ def configs(tile: Tile, correlation: Correlation, request: Request) -> Iterator[
     if config and not large and (config.bulk or config.split_k > 1):
         raise ValueError(f"{config} needs bulk copies or clusters; {device.name} has neither")
     splits = SPLITS if large else (1,)
-    offers = (CONFIGS if large else FOLDED if fold else EARLIER).get(tile.alpha, ())
+    offers = (CONFIGS | MODULI if large else FOLDED if fold else EARLIER).get(tile.alpha, ())
     fits = (s for v in offers for s in fitted(v, tile.alpha, correlation.out_channels))
     for shape in (config,) if config else fits:
         if fold:

@@ -15,7 +15,7 @@ from winolab.algorithm import Algorithm, Tile
 from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.families.clusters import clusters
 from winolab.gpu.families.gamma_ffma import launch
-from winolab.gpu.families.gamma_ffma.config import CONFIGS, Config, configs
+from winolab.gpu.families.gamma_ffma.config import CONFIGS, MODULI, Config, configs
 from winolab.gpu.families.gamma_ffma.cost import seconds
 from winolab.gpu.families.gamma_ffma.source import source
 from winolab.gpu.families.gamma_ffma.tiling import FILTER_BLOCK, Tiling, padded_outputs
@@ -166,8 +166,9 @@ def _tiles(correlation: Correlation, algorithm: Algorithm | None) -> tuple[Tile,
     if algorithm.kind != "gamma" or algorithm.scaling:
         raise unserved(algorithm)
     (tile,) = algorithm.tiles
-    if tile.alpha not in CONFIGS:
-        alphas = ", ".join(map(str, sorted(CONFIGS)))
+    known = CONFIGS if tile.minimal else CONFIGS | MODULI
+    if tile.alpha not in known:
+        alphas = ", ".join(map(str, sorted(known)))
         raise ValueError(f"{algorithm}: the CUDA kernels have alpha {alphas}")
     if width % tile.r:
         raise ValueError(f"{algorithm} has {tile.r} taps; the filter is {width} wide")

@@ -97,7 +97,7 @@ __device__ __forceinline__ void produce(const GammaParams& p, GammaFfmaShared& s
                            (unsigned)d < (unsigned)p.depth && (unsigned)h < (unsigned)p.height;
           inside[g] = 0;
 #pragma unroll
-          for (int i = 0; i < ALPHA; ++i)
+          for (int i = 0; i < INPUTS; ++i)
             inside[g] |= (unsigned)(row && (unsigned)(w + i) < (unsigned)p.width) << i;
           x[g] = p.x + column.batch * p.x_batch + d * p.x_depth + h * p.x_row +
                  (long long)w * p.x_pixel + group * CPT;
@@ -107,12 +107,12 @@ __device__ __forceinline__ void produce(const GammaParams& p, GammaFfmaShared& s
       const int channel = chunk * KC + group * CPT;
 #pragma unroll
       for (int first = 0; first < GROUPS; first += BATCH) {
-        float d[BATCH][ALPHA][CPT];
+        float d[BATCH][INPUTS][CPT];
 #pragma unroll
         for (int g = first; g < first + BATCH && g < GROUPS; ++g) {
           const unsigned mask = channel < p.channels ? inside[g] : 0;
 #pragma unroll
-          for (int i = 0; i < ALPHA; ++i)
+          for (int i = 0; i < INPUTS; ++i)
             load_channels(d[g - first][i], x[g] + chunk * KC + i * p.x_pixel, mask >> i & 1,
                           p.channels - channel);
         }
@@ -124,9 +124,9 @@ __device__ __forceinline__ void produce(const GammaParams& p, GammaFfmaShared& s
             float* v = shared.v[pipe.stage] + group * CPT * V_STRIDE + tile;
 #pragma unroll
             for (int c = 0; c < CPT; ++c) {
-              float column[ALPHA], state[ALPHA];
+              float column[INPUTS], state[ALPHA];
 #pragma unroll
-              for (int i = 0; i < ALPHA; ++i) column[i] = d[g - first][i][c];
+              for (int i = 0; i < INPUTS; ++i) column[i] = d[g - first][i][c];
               transform_input(column, state);
 #pragma unroll
               for (int s = 0; s < ALPHA; ++s) v[(s * KC + c) * V_STRIDE] = state[s];

@@ -37,4 +37,6 @@ def source(
             "transform_output": made.AT,
         },
         ("gamma_ffma/kernel" if alone else "gamma_ffma/fallback_kernel",),
+        # With moduli beyond points a tile has more states than inputs.
+        macros={"INPUTS": "ALPHA" if tile.minimal else "(N + R - 1)"},
     )
