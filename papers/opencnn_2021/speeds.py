@@ -26,7 +26,7 @@ AUTHORS = {
 BASE, BEST = "ampere_BASE", "ampere_OPTSTS64"
 
 
-def _papers(rows: Sequence[Row], batch: int, layer: str) -> dict[str, Row]:
+def papers(rows: Sequence[Row], batch: int, layer: str) -> dict[str, Row]:
     """The rows of a case with 64 filters a block, by the layout of the output transform."""
     return {
         row["output_layout"]: row
@@ -63,7 +63,7 @@ def cells_speedups(number: int, rows: Sequence[Row]) -> list[Cell]:
     printed = table(PAPER, number)
     for line in printed["rows"]:
         for layer, paper in zip(printed["layers"], line["speedup"], strict=True):
-            own, batch = _papers(rows, line["N"], layer), line["N"]
+            own, batch = papers(rows, line["N"], layer), line["N"]
             yan = line["baseline"] == YAN
             against = own[YAN]["tflops"] if yan else _cudnn(rows, batch, layer)
             note = "another device" if yan else "another device; over cuDNN's fastest that runs"
@@ -92,7 +92,7 @@ def cells_figure15(rows: Sequence[Row]) -> list[Cell]:
     found = []
     for layer in table(PAPER, 3)["layers"]:
         for batch in (32, 64, 96, 128):
-            own = _papers(rows, batch, layer)
+            own = papers(rows, batch, layer)
             found += [
                 one(f"{layer}N{batch}", name, None, own[name]["tflops"] / SAVING)
                 for name in (OURS, YAN, "sts64_final", "compact")

@@ -12,6 +12,7 @@ from papers.opencnn_2021.layouts import COUNTED, LAYOUTS
 from papers.opencnn_2021.machine import FIGURE16, FIGURE17, TABLE1A, TABLE1B
 from papers.opencnn_2021.search import SEARCH
 from papers.opencnn_2021.speeds import FIGURE15, TABLE3, TABLE4
+from papers.opencnn_2021.targets import TARGETS
 from winolab.algorithm import Tile
 from winolab.ref.algebra.program import program
 from winolab.ref.algebra.transforms import Transforms, transforms
@@ -60,6 +61,7 @@ TABLES = (
     FIGURE15,
     FIGURE16,
     FIGURE17,
+    TARGETS,
 )
 
 # What writes these files, on a GPU.

@@ -15,7 +15,7 @@ from winolab.algorithm import Problem, winograd
 from winolab.device import H100
 from winolab.gpu.families.fused2d import plan as fused2d
 from winolab.gpu.families.fused2d.config import GRADIENT, Config, narrow
-from winolab.gpu.families.fused2d.layouts import layouts
+from winolab.gpu.families.fused2d.layouts import layout, layouts
 from winolab.gpu.params import View
 from winolab.gpu.planner.accuracy import U11, UNITS, predicted_rms
 from winolab.gpu.planner.correlation import CORRELATIONS
@@ -168,10 +168,12 @@ def test_odd_sizes_batches_and_channels(direction, padding) -> None:
 @pytest.mark.parametrize("bm", [64, 32])
 @pytest.mark.parametrize("name", [found.name for found in layouts(64)])
 def test_every_layout(name, bm) -> None:
-    """In CHWN and NHWC, with whole blocks of images and with a rest."""
+    """In CHWN and NHWC, with whole blocks of images and with a rest; with two buffers where the
+    paper has them, and one."""
     make = Config if bm == 64 else narrow
     problem = Problem.of((34, 4, 3, 9), (bm + 3, 3, 3, 9), padding=1)
-    config = make(layout=name, order="chwn", images=32, rows=1, columns=1)
+    two = layout(name, bm).buffers
+    config = make(layout=name, order="chwn", images=32, rows=1, columns=1, buffers=two)
     p = check(problem, "forward", config)
     assert p.config.yvec == (2 if p.config.staged.along == "tiles" else 1)
     problem = Problem.of((2, 6, 11, 8), (bm, 3, 3, 8), padding=1)

@@ -32,8 +32,9 @@ def test_calls_in_every_order(library, kernel, memory) -> None:
     """Pairs of images are loaded at once in CHWN alone, where they are neighbours."""
     rng = np.random.default_rng(2)
     x, w = (rng.uniform(-1, 1, s).astype("f") for s in ((4, 6, 5, 12), (20, 3, 3, 12)))
-    expected = winolab.conv_forward(x, w, padding=1, **HOW)
-    problem = Problem.of(x.shape, w.shape, padding=1)
+    padding = [*AXES].index(memory)
+    expected = winolab.conv_forward(x, w, padding=padding, **HOW)
+    problem = Problem.of(x.shape, w.shape, padding=padding)
     layout = "channels" if kernel == "nhwc" else "sts64"
     how = {**HOW, "problem": problem, "config": narrow(order=kernel, layout=layout, split_k=1)}
     a, b = Array(lying(x, memory)), Array(w)

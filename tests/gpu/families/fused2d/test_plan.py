@@ -57,6 +57,33 @@ def test_the_planner_serves_the_algorithm_and_its_configs() -> None:
     assert planner.plan(asked(workspace_limit=0)).workspace == 0
 
 
+@pytest.mark.parametrize(
+    ("policy", "shown"),
+    [
+        (Config(), "64x32x8 channels"),  # filters transformed apart, 64 a block
+        (Config(fused=True), "fused=1"),
+        (narrow(), "32x32x8 channels"),
+        (Config(layout="yan"), "64x32x8 yan"),
+        (Config(layout="sts64"), "64x32x8 sts64"),
+        (Config(layout="shuffled"), "64x32x8 shuffled"),  # shuffles, y and z not swapped
+        (Config(layout="sts64_final"), "64x32x8 sts64_final"),
+        (Config(layout="compact", buffers=2), "64x32x8 compact stages=3+2 buffers=2"),
+        (Config(order="chwn", layout="sts64"), "order=chwn"),
+        (Config(order="nchw", layout="sts64"), "order=nchw"),
+        (Config(images=2, rows=4, columns=4), "images=2 rows=4 columns=4"),
+        (Config(group=2), "group=2"),
+    ],
+    ids=str,
+)
+def test_the_papers_policies_have_names(policy, shown) -> None:
+    """Each is taken as it is named, forward and backward data, and said so."""
+    for direction in ("forward", "backward_data"):
+        p = planner.plan(asked(config=policy, direction=direction))
+        assert isinstance(p, Fused2dPlan)
+        assert shown in str(p)
+        assert str(p.config) in p.source()
+
+
 def test_it_serves_what_it_can_alone() -> None:
     for x, w in (
         ((2, 9, 9, 4), (4, 5, 5, 4)),

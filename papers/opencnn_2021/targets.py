@@ -1,0 +1,71 @@
+"""What the fused kernel was to reach on an H100 with cold L2, beside what it does; our own aims."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from experiments.harness.jobs import Row
+from experiments.harness.tables import Cell, Table, none, one
+from experiments.harness.verdicts import at_least
+from papers.opencnn_2021.machine import BATCHES, LAYERS
+from papers.opencnn_2021.speeds import BASE, OURS, PAPER, SAVING, SOURCES, YAN, authors, papers
+
+SHARE = 0.90  # of 2.25 × SGEMM × the outputs of a tile that are in the image
+OVER_AUTHORS, OVER_YAN = 1.5, 1.3
+LARGE = (64, 96, 128)  # batches that fill the GPU
+BOUND_BY_MEMORY = "conv 1.1"
+BUILDS = ("ampere_OPTSTS64", "ampere_OPTSTS64_CMP", "ampere_OPTLDS64", "turing_OPTSTS64", BASE)
+
+
+def useful(row: Row) -> float:
+    """The share of tiles' outputs that are in the image: of 7 × 7, 49 of 64."""
+    _, *sides, _ = map(int, row["input"].split("x"))
+    return math.prod(side / (2 * -(-side // 2)) for side in sides)
+
+
+def cells_targets(rows: Sequence[Row]) -> list[Cell]:
+    """Shares of the ceiling, and speeds over the authors' code and over Yan et al.'s layout."""
+    found: dict[tuple[str, str, int], Row] = {}
+    for row in rows:
+        if row["list"] in ("opencnn", "vgg_e") and row.get("output_layout"):
+            key = row["list"], row["layer"], row["batch"]
+            if key not in found or row["tflops"] > found[key]["tflops"]:
+                found[key] = row
+    return [*_ceilings(found), *_over(rows, found)] if found else []
+
+
+def _ceilings(found: dict[tuple[str, str, int], Row]) -> Iterator[Cell]:
+    for (_, layer, batch), row in found.items():
+        if batch in LARGE and layer != BOUND_BY_MEMORY:
+            share = row["tflops"] / (SAVING * row["sgemm_tflops"] * useful(row))
+            yield _aim(f"{layer} N = {batch}", "share of 2.25 × SGEMM × useful", share, SHARE)
+
+
+def _over(rows: Sequence[Row], found: dict[tuple[str, str, int], Row]) -> Iterator[Cell]:
+    for layer in LAYERS:
+        for batch in BATCHES:
+            mine = found["opencnn", layer, batch]["tflops"]
+            theirs = max(authors(rows, build, batch, layer) for build in BUILDS)
+            where = f"{layer} N = {batch}"
+            yield _aim(where, "speed over the authors' fastest build", mine / theirs, OVER_AUTHORS)
+            if layer == LAYERS[0]:
+                own = papers(rows, batch, layer)
+                gain = own[OURS]["tflops"] / own[YAN]["tflops"]
+                yield _aim(where, "speed over Yan et al.'s layout", gain, OVER_YAN)
+
+
+def _aim(where: str, column: str, value: float, aim: float) -> Cell:
+    return one(where, column, None, value, accepted=at_least(aim), aim=aim)
+
+
+TARGETS = Table(
+    PAPER,
+    "targets",
+    "What the fused kernel was to reach on an H100",
+    none,
+    cells_targets,
+    "reached: at least the aim; our own, not the paper's",
+    sources=SOURCES,
+    values=("tflops",),
+)
