@@ -67,6 +67,14 @@ def test_torch_export_keeps_the_operators() -> None:
         assert torch.equal(program.module()(x), net(x))
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_torch_jit_is_refused_in_a_line() -> None:
+    """An assertion inside PyTorch had failed."""
+    (x,) = tensors((2, 3, 8, 8), dtype=torch.float32)
+    with pytest.raises(ValueError, match=r"^torch.jit.trace does not know .* torch.export.export$"):
+        torch.jit.trace(Net(), x)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_autocast_casts_as_it_does_for_pytorch_s(name: str) -> None:
     sample = next(iter(entry(name).sample_inputs("cpu", torch.float32, requires_grad=True)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from threading import Event
 from typing import Any
 
 import pytest
@@ -11,7 +12,10 @@ from torch import nn
 
 import winolab.torch
 from tests.torch.network import tensors
-from winolab.gpu.runtime import cache, nvrtc
+from winolab.device import H100
+from winolab.gpu import driver, warm
+from winolab.gpu.runtime import cache, conv, nvrtc
+from winolab.torch import operators
 
 X = tensors((2, 8, 16, 16), dtype=torch.float32)[0]
 
@@ -95,3 +99,49 @@ def test_what_cannot_be_compiled_is_said_in_a_line() -> None:
         winolab.torch.warmup(layer.double(), X.double(), device="h100")
     assert "float64" in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_calls_do_without_kernels_while_threads_compile_them(
+    compiled: list[str], monkeypatch: Any
+) -> None:
+    """Issue 46, section 4, on the CPU: tensors are said to be on a GPU, its kernels' result is told
+    by a stand-in."""
+    begin = Event()
+    stand_in = nvrtc.compile_cubin
+    monkeypatch.setattr(nvrtc, "compile_cubin", lambda *how: begin.wait(60) and stand_in(*how))
+    monkeypatch.setattr(driver, "device", lambda index: H100)
+    monkeypatch.setattr(conv, "convolve", lambda *how: "by the kernels")
+    monkeypatch.setattr(operators.BACKGROUND, "on", False)
+    w, dy = tensors((4, 8, 3, 3), (2, 4, 14, 14), dtype=torch.float32)
+    geometry = ([1, 1], [0] * 4, [1, 1], 1)
+    calls = {
+        "forward": (X, w, *geometry),
+        "backward_data": (dy, w, X.shape, *geometry),
+        "backward_filter": (X, dy, w.shape, *geometry),
+    }
+    assert operators._on_cuda("forward", *calls["forward"]) == "by the kernels"  # it waits
+    winolab.torch.compile_in_background()
+    for direction, arguments in calls.items():
+        for _ in range(2):
+            got = operators._on_cuda(direction, *arguments)
+            assert torch.equal(got, operators._on_cpu(direction, *arguments))
+        named = operators._on_cuda(direction, *arguments, "direct")
+        assert named == "by the kernels"
+    assert not compiled
+    begin.set()
+    for begun in operators.BACKGROUND._begun.values():
+        begun.result(60)
+    assert len(compiled) >= len(calls)
+    for direction, arguments in calls.items():
+        assert operators._on_cuda(direction, *arguments) == "by the kernels"
+
+
+def test_what_cannot_be_compiled_is_left_to_the_call() -> None:
+    background = warm.Background()
+
+    def refuse() -> list[warm.Unit]:
+        raise ValueError("no kernel serves this")
+
+    background.ready("a call", refuse)
+    assert isinstance(background._begun["a call"].exception(60), ValueError)
+    assert background.ready("a call", refuse)

@@ -1,13 +1,13 @@
-"""Kernels compiled before they are called: on all cores, into the cache, for a GPU that need not be
-there.
+"""Kernels compiled before they are called, for a GPU that need not be there, or while calls do
+without them: on all cores, into the cache.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -132,6 +132,24 @@ def compile_all(
             raise
     ended = time.perf_counter()
     return Warmed(tuple((unit, found[unit]) for unit in distinct), ended - started)
+
+
+class Background:
+    """Kernels that threads compile while calls are computed in another way; off until ``on``."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self._pool: ThreadPoolExecutor | None = None
+        self._begun: dict[Hashable, Future[Warmed]] = {}
+
+    def ready(self, call: Hashable, units: Callable[[], Iterable[Unit]]) -> bool:
+        """Whether what the call loads is compiled; the first time it is asked, that begins, with
+        the units. What cannot be compiled is ready: the call itself says why."""
+        begun = self._begun.get(call)
+        if begun is None:
+            self._pool = self._pool or ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1))
+            begun = self._begun[call] = self._pool.submit(lambda: compile_all(units(), 1))
+        return begun.done()
 
 
 def _compile(unit: Unit) -> float | None:

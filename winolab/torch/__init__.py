@@ -18,7 +18,7 @@ from winolab.torch.modules import (
     ConvTranspose2d,
     ConvTranspose3d,
 )
-from winolab.torch.warmup import warmup
+from winolab.torch.warmup import compile_in_background, warmup
 
 __all__ = [
     "Conv1d",
@@ -28,6 +28,7 @@ __all__ = [
     "ConvTranspose2d",
     "ConvTranspose3d",
     "compare",
+    "compile_in_background",
     "conv1d",
     "conv2d",
     "conv3d",

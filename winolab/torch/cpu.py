@@ -1,8 +1,11 @@
-"""The operators on the CPU: PyTorch's direct convolution, or the reference where one is named."""
+"""The operators by PyTorch's direct convolution, or by the reference where one is named: on the
+CPU, and on a GPU while kernels are compiled.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,6 +30,14 @@ def convolve(asked: Asked, a: Tensor, b: Tensor) -> Tensor:
     else:
         result = foreign.convolve(asked.direction, problem, a, b, asked.options, None)
     return laid_like(a, result)
+
+
+def meanwhile(direction: str, problem: Problem, a: Tensor, b: Tensor) -> Tensor:
+    """By PyTorch on any device, without TF32, while the kernels that are meant are compiled."""
+    cudnn: Any = torch.backends.cudnn
+    how = {"benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic}
+    with cudnn.flags(enabled=True, allow_tf32=False, **how):
+        return laid_like(a, _direct(direction, problem, a, b))
 
 
 def laid_like(a: Tensor, result: Tensor) -> Tensor:

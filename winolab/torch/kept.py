@@ -58,6 +58,8 @@ class KeptFilters:
             dtype = torch.get_autocast_dtype(a.device.type)
             a = a.to(dtype)
         question = operators.asked_by(direction, arguments)
+        if not operators.compiled(question, a, w):
+            return operator(a, w, *arguments)
         held = self._found(question, a, w, dtype)
         return operator(a, w, *arguments) if held is None else run(question, a, held, w)
 

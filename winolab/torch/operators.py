@@ -23,6 +23,9 @@ from torch._C._autograd import _profiler_enabled
 from torch.autograd import forward_ad
 
 from winolab.calls import recall
+from winolab.device import Device
+from winolab.gpu import warm
+from winolab.gpu.runtime.arrays import Described
 from winolab.torch import batching, cpu, derivatives
 from winolab.torch.asked import DIRECTIONS, SCHEMA, Asked, asked, check_tensors
 
@@ -66,13 +69,45 @@ def _on_cuda(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
 
     check_tensors(direction, a, b)
     problem = question.problem(tuple(a.shape), tuple(b.shape))
+    if not compiled(question, a, b):
+        return cpu.meanwhile(direction, problem, a, b)
     return kernels.convolve(direction, problem, a, b, question.options, None, question)
+
+
+def compiled(question: Asked, a: Tensor, b: Tensor) -> bool:
+    """Whether to run the kernels: they are compiled, or to be waited for."""
+    if not BACKGROUND.on or question.options.algorithm is not None:
+        return True
+    call = (question, *((v.shape, v.stride(), v.dtype, v.device) for v in (a, b)))
+    return BACKGROUND.ready(call, lambda: units(question, a, b))
+
+
+def units(
+    question: Asked, a: Tensor, b: Tensor, gpu: Device | None = None, kept: bool = True
+) -> list[warm.Unit]:
+    """What a call loads on a GPU, by default a's; ``kept``: also where its filter is kept."""
+    from winolab.gpu import driver
+
+    described = (
+        Described(tuple(v.shape), v.stride(), str(v.dtype).removeprefix("torch."), 0, True)
+        for v in (a, b)
+    )
+    return warm.calls_units(
+        question.direction,
+        question.problem(tuple(a.shape), tuple(b.shape)),
+        gpu or driver.device(a.device.index),
+        question.options,
+        *described,
+        kept=kept and question.direction != "backward_filter",
+    )
 
 
 def _call(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
     """The operator's result; without the dispatcher, which takes half of a call, where its sets of
     keys say that no mode and no transform of PyTorch looks on."""
     if torch.compiler.is_compiling() or not _plain(a, b):
+        if not torch.compiler.is_compiling() and torch._C._get_tracing_state() is not None:
+            raise ValueError("torch.jit.trace does not know this operator; use torch.export.export")
         return OPERATORS[direction](a, b, *arguments)
     if (a.requires_grad or b.requires_grad) and torch.is_grad_enabled():
         return FUNCTIONS[direction](None, a, b, arguments)
@@ -119,6 +154,7 @@ def _keys(device: str) -> int:
     return reduce(or_, sets).raw_repr()
 
 
+BACKGROUND = warm.Background()
 TENSORS = frozenset({Tensor, torch.nn.Parameter})
 USUAL, PLAIN = _usual(), frozenset(map(_keys, ("CPU", "CUDA")))
 forward, backward_data, backward_filter = (partial(_call, each) for each in DIRECTIONS)

@@ -1,4 +1,4 @@
-"""A network's kernels, compiled on all cores before the network is called."""
+"""A network's kernels, compiled on all cores before the network is called, or behind its back."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from torch.utils._pytree import tree_leaves
 
 from winolab.device import Device, datasheet
 from winolab.gpu import warm
-from winolab.gpu.runtime.arrays import Described
 from winolab.torch.convert import gpu_of, without_numbers
-from winolab.torch.operators import OPERATORS, asked_by
+from winolab.torch.operators import BACKGROUND, OPERATORS, asked_by, units
 
 
 class _Recorded(TorchDispatchMode):
@@ -65,12 +64,16 @@ def warmup(
     if gpu is None:
         raise ValueError("the model is on the CPU, which compiles nothing; name a GPU by device")
     calls = _calls(model, inputs)
-    units = [unit for call in calls for unit in _units(call, gpu, not model.training)]
-    distinct = {(unit.source, unit.arch) for unit in units}
+    loaded = [
+        unit
+        for direction, a, b, arguments in calls
+        for unit in units(asked_by(direction, arguments), a, b, gpu, not model.training)
+    ]
+    distinct = {(unit.source, unit.arch) for unit in loaded}
     shown = progress and sys.stderr.isatty()
     with Progress(console=Console(stderr=True), transient=True, disable=not shown) as bar:
         task = bar.add_task("compiling", total=len(distinct))
-        return warm.compile_all(units, workers, lambda: bar.advance(task))
+        return warm.compile_all(loaded, workers, lambda: bar.advance(task))
 
 
 def _calls(model: nn.Module, inputs: Any) -> list[tuple[str, Tensor, Tensor, tuple[Any, ...]]]:
@@ -86,15 +89,16 @@ def _calls(model: nn.Module, inputs: Any) -> list[tuple[str, Tensor, Tensor, tup
     return recorded.calls
 
 
-def _units(
-    call: tuple[str, Tensor, Tensor, tuple[Any, ...]], gpu: Device, kept: bool
-) -> list[warm.Unit]:
-    direction, a, b, arguments = call
-    question = asked_by(direction, arguments)
-    problem = question.problem(tuple(a.shape), tuple(b.shape))
-    described = (
-        Described(tuple(v.shape), v.stride(), str(v.dtype).removeprefix("torch."), 0, True)
-        for v in (a, b)
-    )
-    kept = kept and direction != "backward_filter"
-    return warm.calls_units(direction, problem, gpu, question.options, *described, kept=kept)
+def compile_in_background(on: bool = True) -> None:
+    """Let calls on a GPU whose kernels are not compiled yet run PyTorch's convolution, without
+    TF32, while threads compile them; what is called later runs the kernels.
+
+    Results then differ by rounding from one call to a later one, in a way that depends on time:
+    off unless it is asked for, and without effect on calls that name an algorithm. What CUDA graphs
+    capture meanwhile stays PyTorch's. Has run on the CPU alone so far, with a stand-in for the
+    compiler. Else a call waits, and logs what it waits for.
+
+    >>> compile_in_background(True)
+    >>> compile_in_background(False)
+    """
+    BACKGROUND.on = on
