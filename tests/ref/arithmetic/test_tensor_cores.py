@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,6 +72,37 @@ def test_architectures_sum_as_published(architecture: str, precision: str) -> No
             assert got[i, j] == total
 
 
+@pytest.mark.parametrize("architecture", TENSOR_CORES)
+def test_split_products_are_summed_as_instructions_do(architecture: str) -> None:
+    """lo·hi, hi·lo, hi·hi of 16 numbers from zero, then added outside: issue 50, section 5."""
+    bits, k, steps = PUBLISHED[architecture, "fp16"]
+    run = arithmetic(f"fp32_split@{architecture}")
+    rng = np.random.default_rng(5)
+    a, b = (
+        (rng.standard_normal(s) * 2.0 ** rng.integers(-3, 4, s)).astype(np.float32)
+        for s in ((7, 40), (40, 6))
+    )
+    got = run.matmul(a, b)
+
+    def parts(x: np.ndarray) -> dict[str, np.ndarray]:
+        high = x.astype(np.float16).astype(np.float32)
+        return {"hi": high, "lo": (x - high).astype(np.float16).astype(np.float32)}
+
+    left, right = parts(a), parts(b)
+    for i in range(7):
+        for j in range(6):
+            total = np.float32(0)
+            for first in range(0, 40, k):
+                inside = 0.0
+                for one, other in (("lo", "hi"), ("hi", "lo"), ("hi", "hi")):
+                    for start in range(first, first + k, k // steps):
+                        part = slice(start, start + k // steps)
+                        row, column = left[one][i, part], right[other][part, j]
+                        inside = step(row.tolist(), column.tolist(), inside, bits)
+                total += np.float32(inside)
+            assert got[i, j] == total
+
+
 def test_one_product_tells_architectures_apart() -> None:
     """Four products of 2⁻²⁵ beside 1, and one of 2⁻³⁰ in the half that does not see 1 − 1."""
     one = np.ones((16, 1), np.float32)
@@ -95,6 +127,8 @@ def test_bare_names_are_amperes() -> None:
     # eight products with Ampere's alignment: Im2col-Winograd's table 3
     assert arithmetic("tf32").name == "tf32"
     assert arithmetic("tf32@ampere").name == "tf32,accumulation=tensor_core:4:1:truncate"
+    assert arithmetic("fp32_split") == arithmetic("fp32_split@hopper")
+    assert arithmetic("fp32_split") != arithmetic("fp32_split@ada")
     assert arithmetic("fp16@hopper").name == "fp16,accumulation=tensor_core:16:2:truncate"
     assert arithmetic("float16@hopper") == arithmetic("torch.float16@blackwell")
     mixed = arithmetic("fp16@hopper,transform=fp16")
@@ -105,8 +139,8 @@ def test_unknown_architectures_are_refused_in_a_line() -> None:
     for text, message in {
         "fp16@hoper": "unknown architecture 'hoper' of Tensor Cores: did you mean 'hopper'.*ampere",
         "fp16@": "unknown architecture ''",
-        "fp32@hopper": "fp32@hopper: expected fp16, bf16, tf32 before the @",
-        "fp32_split@ampere": "fp32_split@ampere: expected fp16, bf16, tf32",
+        "fp32@hopper": "fp32@hopper: expected fp16, bf16, tf32, fp32_split before the @",
+        "fp64@ampere": "fp64@ampere: expected fp16, bf16, tf32, fp32_split before the @",
         "fp17@hopper": "unknown arithmetic 'fp17': did you mean 'fp16'",
     }.items():
         with pytest.raises(ValueError, match=message):
@@ -125,6 +159,11 @@ def test_architectures_are_named_wherever_a_precision_is() -> None:
     }
     for old, new in zip(found["ampere"], found["hopper"], strict=True):
         assert 0 < new < old  # half of what alignment drops
+    for name in found:
+        split: dict[str, Any] = {"precision": f"fp32_split@{name}", "data": "u11"}
+        error = winolab.accuracy(*shapes, **split).relative_rms
+        assert 0.8 < error / winolab.predict(*shapes, **split).relative_rms < 1.25
+        assert error < winolab.bound(*shapes, **split).relative
     x = np.random.default_rng(0).random(shapes[0], np.float32)
     w = np.random.default_rng(1).random(shapes[1], np.float32)
     ours = winolab.conv_forward(x, w, precision="fp16@hopper", out_dtype=np.float32)

@@ -203,7 +203,8 @@ def _preset(storage: str, product: str, accumulate: str, accumulation: str) -> F
 
 
 # Tensor Cores are Ampere's where none is named: fp16 is fp16@ampere, bf16 is bf16@ampere; tf32 has
-# Ampere's alignment over eight products, as a chunk of k = 8, where tf32@ampere has halves of four.
+# Ampere's alignment over eight products, as a chunk of k = 8, where tf32@ampere has halves of four;
+# fp32_split is fp32_split@hopper, on which its kernels run.
 # Truncated sums of U[1, 2] products lose 1.2e-8 K (8 products, 1 extra bit), as the GEMM column of
 # Im2col-Winograd's table 3 does (1.27e-8 K, Ampere and Ada). cuDNN's TF32 on an H100
 # (1.59e-5, 2.08e-5, 6.69e-5 at K = 2304, 3200, 10368, of which 0.94, 0.93, 0.87 lie within the
@@ -244,7 +245,7 @@ def _mixed(text: str) -> Float:
         raise ValueError(f"unknown arithmetic {name!r}: {nearest_name(name, ACCEPTED)}.")
     values = {f.name: getattr(PRESETS[name], f.name) for f in fields(Float)}
     if at:
-        values["accumulation"] = tensor_cores.accumulation(name, architecture)
+        values |= tensor_cores.named(name, architecture)
     given = set()
     for change in changes:
         key, _, value = change.partition("=")
@@ -293,10 +294,10 @@ def arithmetic(spec: str | Arithmetic) -> Arithmetic:
     "fp32_ffma" the same as "fp32"), "fp32,accumulation=two_level:32",
     "fp32,fused=no", "fp32_split,product=bf16,parts=3,scale=none". "fp16@hopper" sums as that
     architecture's Tensor Cores do: ampere, ada, hopper or blackwell behind fp16, bf16 or tf32,
-    whose bare names are Ampere's; ``name`` spells it out. "int8:state" and "fp8_e4m3:channel" have
-    scales (winolab.ref.quantized.scales), "rns" sums INT8 products exactly by residues. A dtype or
-    its name, such as "float32", means the precision of its numbers. An Arithmetic is returned as it
-    is. Raises ValueError, TypeError.
+    whose bare names are Ampere's, or fp32_split, Hopper's; ``name`` spells it out. "int8:state" and
+    "fp8_e4m3:channel" have scales (winolab.ref.quantized.scales), "rns" sums INT8 products exactly
+    by residues. A dtype or its name, such as "float32", means the precision of its numbers. An
+    Arithmetic is returned as it is. Raises ValueError, TypeError.
     """
     if isinstance(spec, Arithmetic):
         return spec
