@@ -34,8 +34,6 @@ STEPS = (
     "Γ16 on FFMA units: load warps, sums cut where they need not be",
     "nested Winograd: calls that its time model is fitted to",
     "direct products in 16 bits: blocks, and clusters that share sums",
-    # 54 of its rows, of 1 x 1 layers, name no output channels. With those of the list "pointwise"
-    # direct's spread is 12 instead of 17 %, but picks that change get 11 to 14 % slower.
     "direct products in 16 bits: blocks of 96 to 224 channels",
     "filter gradients: plans whose predicted time is within 30 % (FFMA) or 15 % of the least",
     "gradients: vector stores, clusters",

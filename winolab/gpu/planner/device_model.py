@@ -106,6 +106,8 @@ class Direct:
 
     start: float
     products: float
+    along: float
+    begin: float
     step: float
     work_tile: float
     cluster: float

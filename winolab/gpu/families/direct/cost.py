@@ -38,9 +38,10 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     copied = _lines(c.channels, m.askew) * pixels + filters * _lines(inner, m.askew) * v.bm
     steps = -(-c.channels // KC)  # of a tap
     depth = (steps - (1 - plan.rest * DEPTH / KC if plan.rest else 0)) / steps  # on average
-    products = m.products * v.bn * v.bm * KC * depth / (device.matrix * device.clock)
+    rate = (m.along if v.along else m.products) / (device.matrix * device.clock)
+    products = rate * v.bn * v.bm * KC * depth
     step = overlapped(4, products, from_l2(device, blocks * ROW_BYTES * copied, model), m.step)
-    work_tile = m.work_tile * v.bn * v.bm / SUMS + m.cluster * (v.split_k > 1)
+    work_tile = m.begin + m.work_tile * v.bn * v.bm / SUMS + m.cluster * (v.split_k > 1)
     summed = sum(
         count * (-(-taps * plan.chunks // v.split_k) * step + work_tile)
         for taps, count in rounds(plan, slots)
