@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from typing import Any
 
-import jax
 import numpy as np
-from scipy import signal
 
 from winolab.problem import Problem
 from winolab.ref.algorithms import convolution
@@ -28,29 +28,18 @@ def right(x, w, stride=1, padding=0, dilation=1, groups=1):
     return exact(x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)
 
 
-def scipy_conv(x, w, padding=(0, 0)):
-    """scipy.signal.correlate, image by image."""
-    (p, q) = padding
-    if not isinstance(p, int):
-        raise ValueError("both ends are padded alike")
-    padded = np.pad(x, ((0, 0), (p, p), (q, q), (0, 0)))
-    y = [
-        [signal.correlate(image, taps, mode="valid", method="direct")[..., 0] for taps in w]
-        for image in padded
-    ]
-    shape = [len(x), *(a - r + 1 for a, r in zip(padded.shape[1:3], w.shape[1:3], strict=True))]
-    return np.moveaxis(np.array(y, x.dtype).reshape(shape[0], len(w), *shape[1:]), 1, -1)
+def data_gradient(dy, w, input_shape, stride=1, padding=0, dilation=1, groups=1):
+    p = Problem.of(input_shape, w.shape, stride=stride, padding=padding, dilation=dilation,
+                   groups=groups)  # fmt: skip
+    with np.errstate(all="ignore"):
+        return convolution.backward_data(dy, w, p).astype(dy.dtype)
 
 
-def jax_conv(x, w, stride=(1, 1), padding: Any = (0, 0), dilation=(1, 1), groups=1):
-    """jax.lax.conv_general_dilated."""
-    pads = [(p, p) if isinstance(p, int) else p for p in padding]
-    return np.asarray(
-        jax.lax.conv_general_dilated(
-            x, w, stride, pads, rhs_dilation=dilation, feature_group_count=groups,
-            dimension_numbers=("NHWC", "OHWI", "NHWC"), precision="highest",
-        )
-    )  # fmt: skip
+def filter_gradient(x, dy, filter_shape, stride=1, padding=0, dilation=1, groups=1):
+    p = Problem.of(x.shape, filter_shape, stride=stride, padding=padding, dilation=dilation,
+                   groups=groups)  # fmt: skip
+    with np.errstate(all="ignore"):
+        return convolution.backward_filter(x, dy, p).astype(dy.dtype)
 
 
 # Ten faults of the issue.
@@ -77,7 +66,7 @@ def race(x, w, padding=0):
 
     def add(of: slice) -> None:
         held = y.copy()
-        time.sleep(1e-4)
+        time.sleep(1e-3 * np.random.default_rng().random())
         y[...] = held + exact(x[..., of], w[..., of], padding=padding)
 
     parts = [slice(c, c + part) for c in range(0, x.shape[-1], part)]
@@ -168,11 +157,9 @@ def overflow(x, w, padding=0):
 
 
 def by_batch(x, w, padding=0):
-    """All images are scaled by the largest number of the batch."""
-    scale = np.float32(2.0**100) / max(np.abs(x).max(initial=0), np.float32(1e-30))
-    quantized = np.round(x / np.abs(x).max(initial=1e-30) * 2**15) / 2**15
-    del scale
-    return exact((quantized * np.abs(x).max(initial=1e-30)).astype(x.dtype), w, padding=padding)
+    """All images are rounded to 15 bits of the largest number of the batch."""
+    most = np.abs(x).max(initial=1e-30)
+    return exact((np.round(x / most * 2**15) / 2**15 * most).astype(x.dtype), w, padding=padding)
 
 
 def aligned_channels(x, w, padding=0):
@@ -265,3 +252,60 @@ def accepts_nothing(x, w, padding=0):
 
 def raises(x, w, padding=0):
     return exact(x, w, padding=padding)[:, [1 << 20]]
+
+
+def one_workspace(x, w, padding=0):
+    """Threads share a workspace."""
+    y = exact(x, w, padding=padding)
+    held = STATE.setdefault("workspace", np.empty(1 << 18, x.dtype))[: y.size].reshape(y.shape)
+    held[...] = y
+    return held.copy()
+
+
+def leaks(x, w, padding=0):
+    y = exact(x, w, padding=padding)
+    STATE.setdefault("leaked", []).append(y.copy())
+    return y
+
+
+def seeds(x, w, padding=0):
+    np.random.seed(0)  # noqa: NPY002
+    return exact(x, w, padding=padding)
+
+
+def first_is_wrong(x, w, padding=0):
+    y = exact(x, w, padding=padding)
+    return y if STATE.setdefault("calls", []).append(1) or len(STATE["calls"]) > 1 else 0 * y
+
+
+def declines_later(x, w, padding=0):
+    if STATE.setdefault("served", 0) == 3:
+        raise ValueError("not again")
+    STATE["served"] += 1
+    return exact(x, w, padding=padding)
+
+
+def saturates(x, w, padding=0):
+    most = np.finfo(x.dtype).max
+    y = exact(x, w, padding=padding)
+    return np.where(np.isinf(y) & np.isfinite(x).all() & np.isfinite(w).all(), most, y)
+
+
+def skips_zeros(x, w, padding=0):
+    """Filters of zeros cost nothing, and pass no NaN on."""
+    y = exact(x, w, padding=padding)
+    y[..., ~w.any(axis=(1, 2, 3))] = 0
+    return y
+
+
+def slips(x, w, padding=0):
+    """NumPy raises ValueError in it: no word on what it serves."""
+    return exact(x, w, padding=padding) + np.zeros((len(x), 1, 1, 3), x.dtype)
+
+
+def ends(x, w):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def hangs(x, w):
+    time.sleep(1e6)

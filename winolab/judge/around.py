@@ -18,11 +18,11 @@ import numpy as np
 from winolab.judge.libraries import NumPy
 
 Call = Callable[[], np.ndarray]
-TIMES, TOGETHER = 3, 0.1  # calls of each thread at least, and seconds of them
+TIMES, TOGETHER = 3, 0.02  # calls of each thread at least, and seconds of them
 SWITCH = 1e-5  # seconds after which Python lets another thread run
 PAUSES, PAUSE = 200, 2e-5  # how often each call is held up between two operations, and seconds
-WARM, MANY = 4, 16  # calls before and while memory is watched
-PAGES = 4 << 20  # bytes that a process may grow by without a leak
+WARM, PARTS, MANY = 3, 3, 4  # calls before memory is watched, and each time that it is
+LITTLE = 1 << 18  # bytes by which a process grows without a leak
 PAGE = 4096
 
 
@@ -104,18 +104,21 @@ def _held_up(file: str, seed: int) -> Iterator[None]:
 
 
 def grown(library: NumPy, call: Call, result: int) -> str:
-    """What memory a process or a device has lost after equal calls, beyond half a result each."""
+    """What memory a process or a device has lost if each of PARTS of equal calls took more than
+    LITTLE and half a result a call; an allocator that keeps what it had once does not."""
     for _ in range(WARM):
         call()
-    first = held(library)
-    if first is None:
+    if (first := held(library)) is None:
         return ""
-    for _ in range(MANY):
-        call()
-    more = (held(library) or 0) - first
-    if more <= max(PAGES, MANY * result // 2):
-        return ""
-    return f"{more >> 10} KiB more are taken after {MANY} equal calls"
+    before = first
+    for _ in range(PARTS):
+        for _ in range(MANY):
+            call()
+        now = held(library) or 0
+        if now - before <= max(LITTLE, MANY * result // 2):
+            return ""
+        before = now
+    return f"{before - first >> 10} KiB more are taken after {PARTS * MANY} equal calls"
 
 
 def held(library: NumPy) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from winolab.algorithm import Algorithm
 from winolab.api.layer import Layer
 from winolab.api.predict import of_layer
 from winolab.api.tolerance import Checked, Tolerances, tolerance
@@ -71,6 +72,13 @@ class Claim:
             return _limits(self, problem, self.algorithm, *operands)
         except ValueError:
             return _limits(self, problem, "direct", *operands)
+
+    def named(self, problem: Problem) -> Algorithm:
+        """The algorithm. Raises ValueError where it does not serve the problem."""
+        return Layer.of(
+            problem.x_shape, problem.w_shape, self.direction, self.algorithm, _geometry(problem),
+            self.precision, "u11",
+        ).algorithm  # fmt: skip
 
     def expected(self, problem: Problem, precision: str, a: np.ndarray, b: np.ndarray) -> float:
         """Relative RMS that direct products in another precision are predicted to have."""

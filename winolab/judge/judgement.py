@@ -86,7 +86,8 @@ def cases(candidate: Candidate, count: int, seed: str, declined: set[Problem]) -
     plain = list(dict.fromkeys(_served(candidate, fixed(candidate.ndim))))
     largest = max(plain, key=lambda p: math.prod(p.y_shape), default=None)
     for number, problem in enumerate(plain):
-        yield Case(problem, calls=CALLS, wide=number < 2 or problem == largest)
+        around = "leak" if problem == largest else "threads" if number < 2 else ""
+        yield Case(problem, calls=CALLS, around=around)
     plain = [problem for problem in plain if problem not in declined]
     deep = sorted(plain, key=lambda p: (p.stride != (1,) * p.ndim, abs(p.macs - 150_000)))
     places = [p for p in candidate.arrays.places if p != "contiguous"]
@@ -172,7 +173,7 @@ def _range(outcome: Outcome) -> bool:
 def shrunk(judge: Judge, case: Case, finding: Finding, seconds: float) -> Case:
     """The smallest case found, by one step after the other, that fails the same check."""
     if finding.check != "repeat":
-        case = replace(case, calls=2, wide=finding.check in ("threads", "leak"))
+        case = replace(case, calls=2, around=case.around if finding.check == case.around else "")
     end, left = time.monotonic() + seconds, SHRINKING
     simpler = [replace(case, data="uniform"), replace(case, place="contiguous")]
     serves, own = judge.candidate.serves, judge.candidate.own

@@ -168,9 +168,10 @@ class Torch(NumPy):
 
     def put(self, array: Any, values: Any) -> None:
         with self.module.no_grad():
-            array.copy_(self._tensor(values))
+            array.copy_(self.tensor(values))
 
-    def _tensor(self, values: Any) -> Any:
+    def tensor(self, values: Any) -> Any:
+        """NumPy's numbers as a tensor on the CPU."""
         made = np.ascontiguousarray(values)
         if made.dtype != BF16:
             return self.module.from_numpy(made.copy()).reshape(np.shape(values))

@@ -47,6 +47,11 @@ TYPES: dict[str, Any] = {
 }
 KEYS = ("name", "arguments", "grid", "block", "shared", "workspace", "layout", "serves", "device",
         "dims")  # fmt: skip
+CHOICES: dict[str, tuple] = {
+    "dims": (2, 1, 3),
+    "layout": ("channels_last", "channels_first"),
+    "device": ("cpu", "cuda"),
+}
 OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -111,12 +116,13 @@ def load(path: Path, signature: str | None, direction: str, serves: str, symbol:
 
     Raises ValueError for a signature that does not say what to launch.
     """
-    said = _signature(path, signature)
+    said = _signature(path, signature, direction)
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
     symbol = symbol or said["name"]
     cuda = path.suffix == ".cubin" or said.get("device", "cpu") == "cuda"
     arrays: NumPy = CuPy() if cuda else NumPy()
     kernel = _cubin(path, symbol, said) if path.suffix == ".cubin" else _shared(path, symbol)
-    operands = NAMES[direction]
 
     def called(a: Any, b: Any, p: Problem, out: Any) -> None:
         if not all(_contiguous(each) for each in (a, b, out)):
@@ -125,37 +131,27 @@ def load(path: Path, signature: str | None, direction: str, serves: str, symbol:
             raise Declined("its signature has one padding a dimension")
         names, given = names_of(p), []
         size = int(value(said.get("workspace", 0), names))
-        workspace = arrays.module.empty(max(1, size // 4), np.float32)
-        known = dict(zip(operands, (a, b, out), strict=True)) | {"workspace": workspace}
+        workspace = arrays.module.empty(max(1, -(-size // 4)), np.float32)
+        known = dict(zip(NAMES[direction], (a, b, out), strict=True)) | {"workspace": workspace}
         for each in said["arguments"]:
             kind, _, expression = each.partition(" ")
             if each in known:
                 given.append(ctypes.c_void_p(_address(known[each])))
             elif each == "stream":
                 given.append(ctypes.c_void_p(driver.cupy().cuda.get_current_stream().ptr))
-            elif kind in TYPES and expression:
-                given.append(TYPES[kind](value(expression, names)))
             else:
-                raise SignatureError(
-                    f"argument {each!r}; expected {', '.join(operands)}, workspace, stream, or a "
-                    f"type ({', '.join(TYPES)}) and an expression"
-                )
+                given.append(TYPES[kind](value(expression, names)))
         kernel(given, names)
 
-    value(said.get("workspace", 0), names_of(Problem.of((1, 1, 1, 1), (1, 1, 1, 1))))
     return Candidate(
         f"{path}:{symbol}", called, arrays, said.get("layout", "channels_last"), direction,
-        int(said.get("dims", 2)), Serves(serves or said.get("serves", "")), out=True,
+        said.get("dims", 2), Serves(serves or said.get("serves", "")), out=True,
     )  # fmt: skip
 
 
-class SignatureError(RuntimeError):
-    """A signature that cannot be launched."""
-
-
-def _signature(path: Path, given: str | None) -> dict[str, Any]:
+def _signature(path: Path, given: str | None, direction: str) -> dict[str, Any]:
     where = f"signature of {path}"
-    if given and "=" in given and not Path(given).exists():
+    if given and "=" in given:
         text = given.replace(";", "\n")
     else:
         beside = Path(given) if given else path.with_suffix(".toml")
@@ -174,6 +170,23 @@ def _signature(path: Path, given: str | None) -> dict[str, Any]:
     if missing or unknown:
         what = f"no {', '.join(missing)}" if missing else f"an unknown key {unknown[0]}"
         raise ValueError(f"{where} has {what}; expected {', '.join(KEYS)}")
+    for key, choices in CHOICES.items():
+        if said.get(key, choices[0]) not in choices:
+            expected = ", ".join(map(str, choices))
+            raise ValueError(f"{where} has {key} {said[key]!r}; expected {expected}")
+    names = names_of(Problem.of((1, 1, 1, 1), (1, 1, 1, 1)))
+    for expression in (*said.get("grid", ()), *said.get("block", ()), said.get("workspace", 0)):
+        value(expression, names)
+    for each in said["arguments"]:
+        kind, _, expression = str(each).partition(" ")
+        if each in (*NAMES[direction], "workspace", "stream"):
+            continue
+        if kind not in TYPES or not expression:
+            raise ValueError(
+                f"{where} has argument {each!r}; expected {', '.join(NAMES[direction])}, "
+                f"workspace, stream, or a type ({', '.join(TYPES)}) and an expression"
+            )
+        value(expression, names)
     return said
 
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import importlib
+import math
+import os
 import statistics
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from importlib.util import find_spec
+from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from winolab import conv
 from winolab.bench import compare
 from winolab.bench.compare import Effort
 from winolab.bench.contenders import Arrays, Contender
@@ -20,15 +26,16 @@ from winolab.gpu import driver
 from winolab.judge.candidate import Candidate
 from winolab.judge.claim import Claim
 from winolab.judge.data import made
+from winolab.judge.libraries import Torch
 from winolab.judge.problems import text
-from winolab.problem import Problem, shapes
+from winolab.problem import Problem, in_layout, shapes
 from winolab.ref.algorithms import convolution
 
 GROUPS = {"fp32": "fp32", "tf32": "fp32", "fp32_split": "fp32", "fp32_ffma": "fp32",
           "fp16": "fp16", "bf16": "bf16"}  # fmt: skip
 FLUSH = 64 << 20  # bytes, more than a CPU's last cache
-SIZE = 1024  # of the square product that is a CPU's ceiling
-ROUNDS = 5
+SIZE = 512  # of the square product that is a CPU's ceiling
+ROUNDS, MOST_ROUNDS, SECONDS = 9, 99, 1.0  # of a CPU's times: quartiles of five say little
 
 
 def timed(candidate: Candidate, claim: Claim, problem: Problem, name: str) -> list[dict[str, Any]]:
@@ -46,27 +53,25 @@ def _on_cpu(candidate: Candidate, claim: Claim, problem: Problem) -> list[dict[s
     a_shape, b_shape, _ = shapes(claim.direction, problem)
     operands = [v.astype(claim.dtype) for v in made("uniform", a_shape, b_shape)]
     library = candidate.arrays
-    first, second, third = candidate.shapes(problem)
     laid = []
-    for shape, values in zip((first, second), operands, strict=True):
-        array = library.view(library.flat(values.size, claim.dtype), shape, _steps(shape), 0)
-        moved = np.moveaxis(values, -1, 1) if candidate.layout == "channels_first" else values
-        library.put(array, moved)
+    for shape, values in zip(candidate.shapes(problem), (*operands, None), strict=True):
+        array = library.view(library.flat(math.prod(shape), claim.dtype), shape, _steps(shape), 0)
+        if values is not None:
+            first = candidate.layout == "channels_first"
+            library.put(array, np.moveaxis(values, -1, 1) if first else values)
         laid.append(array)
-    out = None
-    if candidate.out:
-        size = int(np.prod(third))
-        out = library.view(library.flat(size, claim.dtype), third, _steps(third), 0)
+    a, b, out = laid
     calls: dict[str, Callable[[], Any]] = {
-        candidate.name: lambda: candidate(laid[0], laid[1], problem, out),
-        "winolab FP64 reference": lambda: getattr(convolution, claim.direction)(*operands, problem),
+        candidate.name: lambda: candidate(a, b, problem, out if candidate.out else None),
+        **_ours(claim, operands, problem),
     }
-    even = all(lo == hi for lo, hi in problem.padding)
-    if find_spec("torch") and claim.direction == "forward" and even and problem.ndim < 4:
-        calls["torch"] = _torch(operands, problem)
-    workspace = _workspace(calls[candidate.name], third, claim)
-    times = _interleaved(calls)
-    ceiling = _product()
+    if find_spec("torch"):
+        calls |= _torch(claim, operands, problem)
+    for call in calls.values():
+        call()
+    workspace = bytes_beside(candidate, calls[candidate.name], out)
+    times = interleaved(calls, SECONDS)
+    ceiling = _product(claim)
     rows = []
     for name, (cold, warm) in times.items():
         tflops = 2 * problem.macs / statistics.median(cold) / 1e12
@@ -74,6 +79,7 @@ def _on_cpu(candidate: Candidate, claim: Claim, problem: Problem) -> list[dict[s
             "method": name,
             "cold_us": _quartiles(cold),
             "warm_us": _quartiles(warm),
+            "rounds": len(cold),
             "tflops": float(f"{tflops:.3g}"),
             "ceiling_tflops": float(f"{ceiling:.3g}"),
             "share": float(f"{tflops / ceiling:.3g}"),
@@ -89,53 +95,136 @@ def _steps(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(steps)
 
 
-def _torch(operands: list[np.ndarray], p: Problem) -> Callable[[], Any]:
+def _ours(claim: Claim, operands: list[np.ndarray], p: Problem) -> dict[str, Callable[[], Any]]:
+    """This package's reference: FP64 sums, and the claim's algorithm in its precision."""
+    shape = shapes(claim.direction, p)[2]
+    more = () if claim.direction == "forward" else (shape,)
+    geometry = {"stride": p.stride, "padding": p.padding, "dilation": p.dilation,
+                "groups": p.groups}  # fmt: skip
+    wide = [v.astype(np.float64) for v in operands]
+    calls: dict[str, Callable[[], Any]] = {
+        "winolab FP64": lambda: getattr(convolution, claim.direction)(*wide, p)
+    }
+    run = partial(getattr(conv, f"conv_{claim.direction}"), *operands, *more, **geometry)
+    with suppress(ValueError, TypeError):  # what cannot run such a layer, or is another library's
+        named = partial(run, algorithm=claim.named(p), precision=claim.precision)
+        named()
+        calls[f"winolab {claim.algorithm} {claim.precision}"] = named
+    return calls
+
+
+def _torch(claim: Claim, operands: list[np.ndarray], p: Problem) -> dict[str, Callable[[], Any]]:
+    """PyTorch's convolution in both memory orders, where it has one."""
+    if any(lo != hi for lo, hi in p.padding) or p.ndim > 3:
+        return {}
     torch = importlib.import_module("torch")
-    a, b = (torch.from_numpy(np.ascontiguousarray(np.moveaxis(v.astype(np.float32), -1, 1)))
-            for v in operands)  # fmt: skip
-    call = getattr(torch.nn.functional, f"conv{p.ndim}d")
+    library = Torch(cuda=False)
     pads = tuple(lo for lo, _ in p.padding)
-    return lambda: call(a, b, None, p.stride, pads, p.dilation, p.groups)
+    zeros, groups = [0] * p.ndim, p.groups
+    shape = in_layout(shapes(claim.direction, p)[2], "channels_first")
+    calls: dict[str, Callable[[], Any]] = {}
+    for name, dense in (("torch", True), ("torch channels last", False)):
+        a, b = (
+            library.tensor(np.moveaxis(v, -1, 1)).contiguous() if dense
+            else library.tensor(v).movedim(-1, 1)
+            for v in operands
+        )  # fmt: skip
+        if claim.direction == "forward":
+            run = getattr(torch.nn.functional, f"conv{p.ndim}d")
+            calls[name] = partial(run, a, b, None, p.stride, pads, p.dilation, groups)
+            continue
+        data = claim.direction == "backward_data"
+        like = torch.empty(shape, dtype=a.dtype)
+        x, w, dy = (like, b, a) if data else (a, like, b)
+        calls[name] = partial(
+            torch.ops.aten.convolution_backward, dy, x, w, None, p.stride, pads, p.dilation, False,
+            zeros, groups, [data, not data, False],
+        )  # fmt: skip
+    return calls
 
 
-def _interleaved(calls: dict[str, Callable[[], Any]]) -> dict[str, tuple[list, list]]:
-    """Cold and warm seconds of each, in turn."""
-    scratch = np.empty(FLUSH, np.uint8)
-    found: dict[str, tuple[list, list]] = {name: ([], []) for name in calls}
-    for _ in range(ROUNDS):
-        for name, call in calls.items():
+def interleaved(
+    calls: dict[str, Callable[[], Any]], seconds: float
+) -> dict[str, tuple[list[float], list[float]]]:
+    """Cold and warm seconds of each, in turn, another one first in each round: at least ROUNDS
+    rounds, and more for ``seconds``, up to MOST_ROUNDS."""
+    scratch = np.empty(max(FLUSH, 2 * _last_cache()), np.uint8)
+    found: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in calls}
+    names, end = list(calls), time.perf_counter() + seconds
+    for turn in range(MOST_ROUNDS):
+        if turn >= ROUNDS and time.perf_counter() > end:
+            break
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
             for warm in (0, 1):
                 if not warm:
-                    scratch[...] = 1
+                    scratch[...] = turn % 256
                 started = time.perf_counter()
-                call()
+                calls[name]()
                 found[name][warm].append(time.perf_counter() - started)
     return found
 
 
-def _product() -> float:
-    """TFLOPS of a square FP32 product by BLAS."""
+def _last_cache() -> int:
+    """Bytes of the CPU's last cache, as Linux tells them; 0 where it does not."""
+    told = sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"))
+    units = {"K": 1 << 10, "M": 1 << 20}
+    sizes = [path.read_text().strip() for path in told]
+    return max((int(s[:-1]) * units[s[-1]] for s in sizes if s[-1:] in units), default=0)
+
+
+def _product(claim: Claim) -> float:
+    """TFLOPS of a square product of the claim's type, the faster of NumPy's in FP32 and PyTorch's:
+    what the same cores do at their best."""
     a = np.ones((SIZE, SIZE), np.float32)
+    products: list[Callable[[], Any]] = [lambda: np.matmul(a, a)]
+    if find_spec("torch"):
+        b = Torch(cuda=False).tensor(a.astype(claim.dtype))
+        products.append(lambda: b @ b)
     times = []
-    for _ in range(3):
-        started = time.perf_counter()
-        np.matmul(a, a)
-        times.append(time.perf_counter() - started)
+    for _ in range(ROUNDS):
+        for product in products:
+            started = time.perf_counter()
+            product()
+            times.append(time.perf_counter() - started)
     return 2 * SIZE**3 / min(times) / 1e12
 
 
-def _workspace(call: Callable[[], Any], third: tuple[int, ...], claim: Claim) -> int | None:
-    """Bytes that NumPy's allocator held beside the result, at most; other allocators on the CPU
-    tell nothing, and nothing is known where no more than the result was seen."""
-    tracemalloc.start()
+def bytes_beside(candidate: Candidate, call: Callable[[], Any], out: Any) -> int | None:
+    """Bytes that the allocator of the candidate's arrays held beside the result, at most: NumPy's
+    by tracemalloc, PyTorch's on the CPU by its profiler; None where neither gave the result out."""
+    result = math.prod(out.shape) * out.itemsize
+    if candidate.arrays.name == "torch":
+        torch = importlib.import_module("torch")
+        with _silent(), torch.profiler.profile(profile_memory=True) as profiler:
+            call()
+        events = profiler.profiler.kineto_results.events()
+        told = sorted(
+            (e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]" and e.nbytes()
+        )
+        peak = max(accumulate((size for _, size in told), initial=0))
+    else:
+        tracemalloc.start()
+        try:
+            kept = call()
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        del kept
+    given = 0 if candidate.out else result
+    return peak - given if peak >= given else None
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Without what PyTorch's profiler writes to standard error."""
+    held, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
-        result = call()
-        peak = tracemalloc.get_traced_memory()[1]
+        os.dup2(nothing, 2)
+        yield
     finally:
-        tracemalloc.stop()
-    if not isinstance(result, np.ndarray):
-        return None
-    return max(0, peak - int(np.prod(third)) * claim.dtype.itemsize)
+        os.dup2(held, 2)
+        os.close(held)
+        os.close(nothing)
 
 
 def _quartiles(seconds: list[float]) -> list[float]:

@@ -66,14 +66,14 @@ class How:
 @dataclass(frozen=True)
 class Case:
     """A problem, the name of its data, and how its arrays lie; ``calls``: how many are compared;
-    ``wide``: several threads call at once, and memory is watched."""
+    ``around``: "threads" where several threads call at once, "leak" where memory is watched."""
 
     problem: Problem
     data: str = "uniform"
     place: str = "contiguous"
     stream: bool = False
     calls: int = 2
-    wide: bool = False
+    around: str = ""
 
     def __str__(self) -> str:
         how = "" if self.place == "contiguous" else f", arrays {self.place}"
@@ -116,7 +116,8 @@ class Judge:
         self.candidate, self.claim, self.skip = candidate, claim, skip
         self._held: list[Zone] = []  # of a trial: no address is another array's meanwhile
         self._warm = False
-        self._changed: list[str] = []  # settings of the process
+        self._changed: list[str] = []  # settings of the process, by a trial's first call
+        self._watched = False
 
     def run(self, case: Case) -> Outcome:
         """The outcome of a case."""
@@ -126,6 +127,7 @@ class Judge:
         how = How(place=case.place, stream=case.stream)
         self._held.clear()
         self._changed.clear()
+        self._watched = False
         served = False
         try:
             # What a library imports or compiles at the first call must not meet what fills memory.
@@ -179,7 +181,7 @@ class Judge:
             previous = self._called(zones, problem, out, how)
             before = library.get(previous) if out is None else None
         if out:
-            out.fill("nan")
+            out.fill(how.memory)
         library.wait()
         with ExitStack() as stack:
             if how.stream:
@@ -211,7 +213,7 @@ class Judge:
         a, b = (zone.array for zone in zones)
         given = (a, b, problem, out.array if out else None)
         with np.errstate(all="ignore"):
-            before = settings(moved=True)
+            before = {} if self._watched else settings(moved=True)
             try:
                 with self.candidate.arrays.memory(how.memory):
                     found = self.candidate(*given)
@@ -219,8 +221,9 @@ class Judge:
                 raise
             except Exception:  # such as a compiler's that does not know what fills new memory
                 found = self.candidate(*given)
-            after = settings()
+            after = {} if self._watched else settings()
         self._changed += [name for name, value in before.items() if after.get(name) != value]
+        self._watched = True
         return found
 
     def _bare(self, problem: Problem, operands: list[np.ndarray]) -> Callable[[], np.ndarray]:
@@ -261,7 +264,7 @@ class Judge:
             return None
         if not how.stream and self.said(case, operands, self._later(call)) == "":
             return Finding("stream", f"the result was written after the call returned; {said}")
-        for _ in range(AGAIN):
+        for _ in range(max(AGAIN, case.calls - 1)):
             again = self.call(case.problem, operands, how)
             if count := different(again.y, call.y):
                 return Finding("repeat", f"{said}; {count} results are others in an equal call")
@@ -317,24 +320,20 @@ class Judge:
                 return Finding("outside", f"{amount}, with what lies around the operands")
             if "repeat" not in self.skip:
                 return Finding("repeat", f"{amount}, between equal calls (call {number + 1})")
-        return self._wide(case, operands) if case.wide else None
+        return self._surroundings(case, operands)
 
-    def _wide(self, case: Case, operands: list) -> Finding | None:
-        """What is wrong with calls from several threads, and with the memory of many calls."""
-        library = self.candidate.arrays
-        if "threads" not in self.skip:
-            calls = [
-                self._bare(case.problem, [np.roll(v, turn) for v in operands])
-                for turn in range(THREADS)
-            ]
-            if said := together(library, calls, self.candidate.name.rpartition(":")[0]):
-                return Finding("threads", said)
-        if "leak" not in self.skip:
-            call = self._bare(case.problem, operands)
-            if said := grown(library, call, int(np.prod(shapes("forward", case.problem)[2]))
-                             * self.claim.dtype.itemsize):  # fmt: skip
-                return Finding("leak", said)
-        return None
+    def _surroundings(self, case: Case, operands: list) -> Finding | None:
+        """What is wrong with calls from several threads, or with the memory of many calls."""
+        library, said = self.candidate.arrays, ""
+        if case.around == "threads" not in self.skip:
+            turned = ([np.roll(v, turn) for v in operands] for turn in range(THREADS))
+            calls = [self._bare(case.problem, each) for each in turned]
+            said = together(library, calls, self.candidate.name.rpartition(":")[0])
+        if case.around == "leak" not in self.skip:
+            shape = shapes(self.candidate.direction, case.problem)[2]
+            size = int(np.prod(shape)) * self.claim.dtype.itemsize
+            said = grown(library, self._bare(case.problem, operands), size)
+        return Finding(case.around, said) if said else None
 
     def _settled(self, case: Case, operands: list, how: How, call: _Call) -> bool:
         """Whether five more equal calls return equal bits."""

@@ -1,0 +1,73 @@
+"""A kernel that ends its process, or never ends, is refused; the process that judges goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from winolab.judge import apart, judgement
+from winolab.judge.apart import judge_apart
+from winolab.judge.claim import Claim
+from winolab.judge.judgement import Judgement
+from winolab.judge.trial import Case
+from winolab.problem import Problem
+
+PLAIN = "padding=0 stride=1 dilation=1 groups=1"
+KERNELS = str(Path(__file__).with_name("kernels.py"))
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "said"),
+    [
+        ("ends", 60, "crash: it ended the process (SIGSEGV) [seen with 2x12x10x8>16x3x3,"),
+        ("hangs", 5, "hang: a trial took longer than 5 s [seen with 2x12x10x8>16x3x3,"),
+    ],
+)
+def test_what_ends_or_never_ends_is_refused(name: str, limit: float, said: str) -> None:
+    numbers: list[int] = []
+    found, untimed = judge_apart(
+        f"{KERNELS}:{name}", Claim(), {"serves": PLAIN}, {"count": 0}, limit=limit,
+        told=numbers.append,
+    )  # fmt: skip
+    assert not found
+    assert said in found.verdict
+    assert (numbers, untimed, found.rows) == ([0], [], [])
+
+
+class Pipe:
+    """The other end of what a process would write to."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple] = []
+
+    def send(self, message: tuple) -> None:
+        self.sent.append(message)
+
+
+def test_it_sends_trials_times_and_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart.os, "dup2", lambda *_: None)
+    few = [Case(Problem.of((1, n, 6, 2), (2, 3, 3, 2))) for n in range(4, 16)]
+    monkeypatch.setattr(judgement, "cases", lambda *_: few)
+    problem = Problem.of((1, 6, 6, 2), (2, 3, 3, 2), padding=1)
+    layers = [("even", problem), ("odd", problem)]
+    monkeypatch.setattr(apart.speed, "timed", _timed)
+    pipe = Pipe()
+    apart._run(pipe, f"{KERNELS}:right", Claim(), {}, {"count": 0}, layers)  # pyright: ignore[reportArgumentType]
+    *trials, (kind, found, untimed) = pipe.sent
+    assert [message[:2] for message in trials] == [("trial", n) for n in range(13)]
+    assert (kind, found.times, untimed) == ("done", [{"layer": "even"}], ["odd: both ends"])
+    assert isinstance(found, Judgement)
+    assert found
+    pipe = Pipe()
+    apart._run(pipe, f"{KERNELS}:nobody", Claim(), {}, {}, [])  # pyright: ignore[reportArgumentType]
+    ((kind, error),) = pipe.sent
+    assert kind == "error"
+    assert isinstance(error, ValueError)
+    assert str(error) == f"{KERNELS} has no 'nobody'; expected the name of a function in it"
+
+
+def _timed(candidate: object, claim: Claim, problem: Problem, name: str) -> list[dict]:
+    if name == "odd":
+        raise apart.Declined("both ends")
+    return [{"layer": name}]
