@@ -141,9 +141,11 @@ def screen(found: Judgement) -> str:
     lines += [f"{count} trials left out: {why[:160]}" for why, count in found.left.items()]
     for row in found.times:
         if "tflops" in row:
+            who = f"{row['layer']} {row['method']} {row.get('kernel', '')}".rstrip()
+            beside = row.get("held_bytes", row["workspace"])
             lines.append(
-                f"{row['layer']} {row['method']} {row.get('kernel', '')}: {row['tflops']} TFLOPS, "
-                f"{row['share']:.0%} of {row['ceiling_tflops']}; cold {row['cold_us'][1]} us, warm "
-                f"{row['warm_us'][1]} us"
+                f"{who}: {row['tflops']} TFLOPS, {row['share']:.0%} of {row['ceiling_tflops']}; "
+                f"cold {row['cold_us'][1]} us, warm {row['warm_us'][1]} us"
+                + ("" if beside is None else f"; {beside} B beside the result")
             )
     return "\n".join(lines)
