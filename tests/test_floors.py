@@ -28,7 +28,7 @@ ALLOWED = {
     "cupy": CUPY,
     "cupy_backends": CUPY,
     "torch": TORCH,
-    "jax": ("winolab.jax", "experiments.measure"),
+    "jax": ("winolab.jax", "experiments.measure", "experiments.judged"),
     "distributed": ("winolab.spread",),
     "numba": NUMBA,
     "llvmlite": NUMBA,
