@@ -110,7 +110,8 @@ def figure17(rows: Sequence[Row]) -> Figure:
     panel.pcolormesh(np.log2(values), cmap="RdYlGn", vmin=-2.5, vmax=2.5)
     for at in np.ndindex(*values.shape):
         place = at[1] + 0.5, at[0] + 0.5
-        panel.text(*place, f"{values[at]:.2f}", ha="center", va="center", fontsize=7)
+        dark = "white" if values[at] > 3.5 else "black"  # where the colour is dark
+        panel.text(*place, f"{values[at]:.2f}", ha="center", va="center", fontsize=7, color=dark)
     panel.grid(visible=False)
     panel.set_xticks(np.arange(len(cases)) + 0.5, cases, rotation=60, ha="right")
     panel.set_yticks(np.arange(len(ALGORITHMS)) + 0.5, list(ALGORITHMS))
