@@ -170,3 +170,24 @@ def test_integers_are_exact_and_adjoint() -> None:
             found.append(first.astype(float))
         y, dx, dw = found
         assert (y * dy).sum() == (dx * x).sum() == (dw * w).sum() != 0
+
+
+FILLING = [
+    ("stem", "fp16", WGMMA_CONFIGS[3]),
+    ("stem of unit stride", "bf16", WGMMA_CONFIGS[4]),
+    ("five channels", "fp16", WGMMA_CONFIGS[4]),
+    ("one channel", "fp16", CONFIGS[2][-1]),
+    ("stem", "fp32_split", CONFIGS[4][-1]),
+]
+
+
+@pytest.mark.parametrize(("name", "precision", "config"), FILLING, ids=str)
+def test_gradients_of_few_channels_with_a_filter_filled_up(name, precision, config) -> None:
+    """Issue 45: a stem's backward data on wgmma, by name; no GPU has timed it."""
+    problem, filled = PROBLEMS[name], replace(config, fill=1)
+    (p,) = offered(problem, "backward_data", precision, config=filled)
+    assert p.filled[0] == 0 < p.filled[1]
+    assert p.vectors[1] >= 4
+    assert not any(q.config.fill for q in offered(problem, "backward_data", precision))
+    a, b = operands(problem, "backward_data", "fp32" if p.dtype == "float32" else precision)
+    assert too_far(p, a, b, on_cpu(p, a, b)) == 0, p

@@ -130,8 +130,9 @@ def configs(
 
 
 def fillable(c: Correlation) -> bool:
-    """Whether there can be copies whose channels are filled up: where x is read as patches."""
-    return c.groups == 1 and not c.rotated and c.channels % FILLED > 0
+    """Whether there can be copies whose channels are filled up: of x, read as patches, and the
+    filter, or of backward data of the filter alone, those of dx."""
+    return c.groups == 1 and (c.out_channels if c.rotated else c.channels) % FILLED > 0
 
 
 def merged(c: Correlation) -> int:

@@ -87,7 +87,7 @@ def filling(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Seconds of the launches that copy x and the filter."""
     if not plan.config.fill:
         return 0.0
-    launches = 1 if plan.gradient else 2
+    launches = sum(size > 0 for size in plan.filled)
     return launches * model.device.launch + copying(plan.device, 2 * plan.filled[0], model)
 
 

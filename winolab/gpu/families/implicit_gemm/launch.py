@@ -21,10 +21,11 @@ def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspac
     """Compute all groups on the current stream."""
     if call.config.fill:
         c, (x, w) = call.correlation, call.filled
-        a = _fill(call, kernels, a, 1, (c.batch, *c.input), workspace)
+        if not c.rotated:
+            a = _fill(call, kernels, a, 1, (c.batch, *c.input), workspace)
         if not call.gradient:
-            sizes, channel = (c.out_channels, *c.filter), b.strides[4]
-            b = _fill(call, kernels, b, channel, sizes, workspace + x)
+            sizes = (c.channels if c.rotated else c.out_channels, *c.filter)
+            b = _fill(call, kernels, b, b.strides[4], sizes, workspace + x)
         workspace += x + w
     params, threads = parameters(call, a, b, out, workspace), call.config.threads
     params = finished(params, out, 0, call.out_dtype)
@@ -39,7 +40,7 @@ def _fill(
 ) -> View:
     """A copy of an array with channels filled up, at the address ``to``; ``channel``: from one of
     its channels to the next; ``sizes``: of its other dimensions."""
-    channels, filled = call.correlation.channels, call.patch_channels
+    c, filled = call.correlation, call.filled_channels
     vectors = math.prod(sizes) * filled // FILLED
     params = FILL_PARAMS.pack(
         view.address,
@@ -48,7 +49,7 @@ def _fill(
         channel,
         vectors,
         *sizes[1:],
-        channels,
+        c.out_channels if c.rotated else c.channels,
         filled // FILLED,
     )
     kernels["winolab_implicit_gemm_fill"]((-(-vectors // FILL_THREADS), 1, 1), FILL_THREADS, params)

@@ -169,7 +169,7 @@ def plans(request: Request) -> Iterator[ImplicitGemmPlan]:
     offered = [config] if config else configs(device, role, size, rows, columns)
     if not config and on_wgmma(device, size, (2, 2)):
         offered += configs(device, role, size, rows, columns, wgmma=True)
-    if fillable(c) and not config:
+    if fillable(c) and not c.rotated and not config:  # of backward data by name: not measured yet
         offered += [replace(v, fill=1) for v in offered]
     for shape in offered:
         if shape.fill and not fillable(c):

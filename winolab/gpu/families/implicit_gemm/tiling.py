@@ -52,20 +52,25 @@ class Tiling:
     def patch_channels(self) -> int:
         """Channels of a tap: of all groups of a block; or filled up."""
         c = self.correlation
-        return -(-c.channels // FILLED) * FILLED if self.config.fill else self.merged * c.channels
+        if self.config.fill and not c.rotated:
+            return self.filled_channels
+        return self.merged * c.channels
+
+    @property
+    def filled_channels(self) -> int:
+        """Channels of a pixel of copies whose channels are filled up: x's, or dx's."""
+        c = self.correlation
+        return -(-(c.out_channels if c.rotated else c.channels) // FILLED) * FILLED
 
     @property
     def filled(self) -> tuple[int, int]:
         """Bytes of the copies of x and of the filter, whose channels are filled up."""
-        c, size = self.correlation, ITEMSIZE[self.dtype]
+        c, each = self.correlation, self.filled_channels * ITEMSIZE[self.dtype]
         if not self.config.fill:
             return 0, 0
-        x = c.batch * math.prod(c.input) * self.patch_channels * size
-        w = (
-            0
-            if self.gradient
-            else c.out_channels * math.prod(c.filter) * self.patch_channels * size
-        )
+        x = 0 if c.rotated else c.batch * math.prod(c.input) * each
+        far = c.channels if c.rotated else c.out_channels
+        w = 0 if self.gradient else far * math.prod(c.filter) * each
         return -(-x // ROOM) * ROOM, -(-w // ROOM) * ROOM
 
     @property
@@ -113,7 +118,7 @@ class Tiling:
         whole = self.patch_channels
         other = {
             "forward": whole if self.config.fill else c.channels,
-            "backward_data": c.out_channels,
+            "backward_data": self.filled_channels if self.config.fill else c.out_channels,
             "backward_filter": self.merged * c.out_channels,
         }[self.direction]
         return math.gcd(whole, most), math.gcd(other, most)
