@@ -1,4 +1,4 @@
-"""DWM's Tables 5, 6, 13 and 14 from rows that a GPU wrote (papers.dwm_2021.measured).
+"""DWM's Tables 5, 6, 13 and 14 from rows that a GPU wrote (papers.dwm_2021.gpu_times).
 
 The numbers of the paper's tables did not survive; the claims of its prose are judged where both
 sides were measured. Its GPU was a V100 with cuDNN 7.4; PyTorch in benchmark mode, the faster of
@@ -103,7 +103,7 @@ def _networks(rows: Sequence[Row]) -> list[Cell]:
 
 
 def _shapes(problem) -> str:
-    """The shapes of a case, as papers.dwm_2021.measured names it."""
+    """The shapes of a case, as papers.dwm_2021.gpu_times names it."""
     x, w = ("x".join(map(str, shape)) for shape in (problem.x_shape, problem.w_shape))
     return f"{x}:{w}/{'x'.join(map(str, problem.stride))}"
 

@@ -2,7 +2,7 @@
 
 The paper's shapes did not survive; ours are every combination of KERNELS, STRIDES, SIZES, CHANNELS
 and BATCHES, 2,000 of them, forward in FP32. The strategy is chosen by the planner's model of an
-H100 here, and by measurement on a GPU (papers.dwm_2021.measured), which knows cuDNN too.
+H100 here, and by measurement on a GPU (papers.dwm_2021.gpu_times), which knows cuDNN too.
 """
 
 from __future__ import annotations

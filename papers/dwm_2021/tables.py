@@ -20,4 +20,4 @@ TABLES = (
     *missing.TABLES,
 )
 
-COMMANDS = {speeds.SOURCE: "python -m papers.dwm_2021.measured"} if speeds.TABLES else {}
+COMMANDS = {speeds.SOURCE: "python -m papers.dwm_2021.gpu_times"} if speeds.TABLES else {}

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.harness.jobs import Row
 from experiments.harness.tables import stored
-from papers.dwm_2021 import measured, missing, speeds
+from papers.dwm_2021 import gpu_times, missing, speeds
 from papers.dwm_2021.networks import networks
 
 BY_NAME = {table.name: table for table in speeds.ALL}
@@ -18,11 +18,11 @@ FACTORS = {"dwm": 1.0, "winograd": 2.0, "direct": 1.5, "torch": 1.2, "fft": 3.0,
 def rows(steps: str, us: dict[str, float], growth: float = 0.1) -> list[Row]:
     """Rows as the GPU writes them; PyTorch's time grows with the kernel."""
     found = []
-    for step, label, problem in measured.cases(steps):
+    for step, label, problem in gpu_times.cases(steps):
         for method, times in us.items():
             more = growth * problem.filter[-1] if method == "torch" else 0
             found.append({
-                "step": step, "label": label, "case": measured.key(step, label, problem),
+                "step": step, "label": label, "case": gpu_times.key(step, label, problem),
                 "kernel_taps": list(problem.filter), "stride": list(problem.stride),
                 "batch": problem.batch, "method": method, "us": 100 * (times + more),
                 "bytes": 1000, "memory": 900 if method == "dwm" else 100,

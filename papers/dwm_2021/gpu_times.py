@@ -1,6 +1,6 @@
 """On a GPU: DWM's single layers, a sample of 2,000 shapes and whole networks, beside cuDNN's.
 
-``python -m papers.dwm_2021.measured [--steps layers,networks,grid] [--seconds S]`` adds rows to
+``python -m papers.dwm_2021.gpu_times [--steps layers,networks,grid] [--seconds S]`` adds rows to
 experiments/results/dwm.jsonl; what is there is not measured again, so that the next call goes on.
 A row has quartiles in microseconds with a cold L2 cache, interleaved with the others of its case:
 ``dwm`` conv_forward with dwm:3:2, ``winograd`` with one tile of two outputs, ``direct``,
