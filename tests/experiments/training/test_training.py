@@ -47,20 +47,13 @@ def test_every_epoch_has_every_image_once() -> None:
 
 
 def test_methods_learn_the_same_from_the_same_images() -> None:
-    """By PyTorch, by winolab's default, and by tiles that the reference computes."""
-    runs = [
-        replace(TINY, method="torch"),
-        TINY,
-        replace(TINY, algorithm="gamma:4:2:3", gradients="omega:4:3:2"),
-    ]
-    rows = [train(replace(run, steps=6)) for run in runs]
+    rows = [train(replace(TINY, method=method, steps=6)) for method in ("torch", "winolab")]
     for row in rows:
         assert row["losses"] == pytest.approx(rows[0]["losses"], rel=1e-3)
         assert len(row["losses"]) == 2  # the first step and the last
         assert row["diverged"] is None
         assert 0 <= row["test_accuracy"] <= 1
     assert rows[0]["losses"][-1] < 0.9 * rows[0]["losses"][0]
-    assert {type(m).__name__ for m in built(runs[2]).modules()} >= {"Tiled"}
 
 
 def test_a_loss_that_is_no_number_ends_a_run() -> None:
@@ -78,6 +71,9 @@ def test_training_breaks_where_it_is_predicted() -> None:
         run = replace(runs[tile, "fp16"], batch=8)
         assert (max(breaks.predicted(run).values()) > 1) == broken
         assert (breaks.measured(run) > 0.5) == broken
+    tiles = replace(runs["gamma:8:6:3", "fp32"], precision="fp64", batch=8)
+    assert {type(m).__name__ for m in built(tiles).modules()} >= {"Tiled"}
+    assert breaks.measured(tiles) < 1e-5  # what the network's other layers err in FP32
     assert fitting("omega:16:3:14,omega:8:3:6", 16) == "omega:16:3:14"
 
 
