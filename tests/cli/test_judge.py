@@ -137,5 +137,11 @@ def test_modules_that_are_no_convolution_are_one_line(here: list[Any], tmp_path:
         "same": 'the module pads "same" unevenly',
     }.items():
         assert said in str(run(f"{file}:{name}").exception)
+    file.write_text(
+        "class JITFunction:\n    __module__ = 'triton.runtime.jit'\n"
+        "    def __call__(self): pass\ngemm = JITFunction()\n"
+    )
+    said = f"{file}:gemm is a Triton kernel; expected a Python function that launches it"
+    assert str(run(f"{file}:gemm").exception) == said
     file.write_text("1 / 0\n")
     assert f"{file} cannot be imported: ZeroDivisionError" in str(run(f"{file}:conv").exception)

@@ -51,6 +51,8 @@ def load(
         found = getattr(found, part)
     if not callable(found):
         raise ValueError(f"{named} is a {type(found).__name__}; expected a function or a module")
+    if type(found).__module__.startswith("triton."):
+        raise ValueError(f"{named} is a Triton kernel; expected a Python function that launches it")
     torch = sys.modules.get("torch")
     library_name = arrays or _library(found, torch)
     cuda = device == "cuda" or (device is None and _cuda(library_name, torch))
