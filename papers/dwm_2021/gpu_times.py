@@ -4,6 +4,7 @@
 experiments/results/dwm.jsonl; what is there is not measured again, so that the next call goes on.
 A row has quartiles in microseconds with a cold L2 cache, interleaved with the others of its case:
 ``dwm`` conv_forward with dwm:3:2, ``winograd`` with one tile of two outputs, ``direct``,
+``phases`` a stride's phases alone, each by what the planner takes, which adds to the one before;
 ``winolab`` what the planner takes; ``torch`` PyTorch in each memory order in benchmark mode,
 ``tf32`` the same with TF32, ``fft`` cuDNN's tiled FFT. Ours are whole calls, with what the host
 takes where that is longer. ``memory`` is what a call of ours takes beside its arrays. Errors are
@@ -39,6 +40,7 @@ from winolab.gpu import driver
 from winolab.gpu.planner.parts import planned
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Plan, Request
+from winolab.ref.algorithms.dwm.parts import parts
 
 OUTPUT = RESULTS / "dwm.jsonl"
 SOURCE = "dwm"  # the same file, by the name that tables have for it
@@ -156,6 +158,18 @@ def _plans(request: Request) -> list[Plan]:
     return [p for *_, p in planned(replace(request, out_dtype="float32", aligned=False))]
 
 
+def phases(x: Any, w: Any, problem: Problem) -> Any:
+    """The convolution of channels-last arrays as the sum of its phases, each stored as it is added
+    to those before; their algorithms are the planner's."""
+    y = None
+    for part in parts(problem, dwm(max(problem.filter), 2)):
+        views = (v[(slice(None), *part.of(name))] for v, name in ((x, "x"), (w, "w")))
+        y = winolab.conv_forward(
+            *views, padding=part.problem.padding, groups=problem.groups, residual=y
+        )
+    return y
+
+
 def measured(case: Case, unit: str) -> Iterator[Row]:
     """The rows of a case."""
     step, label, problem = case
@@ -170,11 +184,16 @@ def measured(case: Case, unit: str) -> Iterator[Row]:
         method: partial(winolab.conv_forward, x, w, algorithm=algorithm, **how)
         for method, algorithm in plans
     }
+    if not problem.unit:
+        calls["phases"] = partial(phases, x, w, problem)
     memory = {name: _memory(cp, call) for name, call in calls.items()}
     errors = {}
     for name, call in calls.items() if problem.macs <= MACS else ():
         arrays.poison()
-        call()
+        if name == "phases":
+            out[...] = call()
+        else:
+            call()
         errors[name] = relative_rms("forward", problem, arrays)
     others = [*frameworks("forward", problem, unit), *_tiled_ffts(problem, unit)]
     workspace = cp.empty(max([c.workspace or 0 for c in others] + [1]), "uint8")
@@ -188,11 +207,12 @@ def measured(case: Case, unit: str) -> Iterator[Row]:
         low, mid, high = (round(1e6 * v, 2) for v in (t.low, t.median, t.high))
         method = "tf32" if name.endswith("tf32") else name.split()[0]
         row = {**common, "method": method, "us": mid, "quartiles_us": [low, high]}
+        if name in memory:
+            row |= {"memory": memory[name], "relative_rms": errors.get(name)}
         for (own, algorithm), some in plans.items():
             if own == name:
-                row |= {"algorithm": str(algorithm), "pieces": len(some), "memory": memory[name],
-                        "predicted_us": round(1e6 * sum(p.predicted for p in some), 2),
-                        "relative_rms": errors.get(name)}  # fmt: skip
+                row |= {"algorithm": str(algorithm), "pieces": len(some),
+                        "predicted_us": round(1e6 * sum(p.predicted for p in some), 2)}  # fmt: skip
         yield row
 
 

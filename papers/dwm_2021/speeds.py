@@ -19,7 +19,7 @@ from papers.dwm_2021.networks import networks
 from papers.dwm_2021.strategies import KERNELS
 
 PAPER, SOURCE = "dwm_2021", "dwm"
-METHODS = ("dwm", "winograd", "direct", "winolab", "torch", "tf32", "fft")
+METHODS = ("dwm", "phases", "winograd", "direct", "winolab", "torch", "tf32", "fft")
 ALMOST = 0.9  # the part that "almost every case" means at the least
 LARGE = {2: (9, 11), 3: (9,)}  # "larger than 7×7 in 2-D and 5×7×7 in 3-D"
 
@@ -136,7 +136,15 @@ def _measured_share(rows: Sequence[Row]) -> list[Cell]:
         _claim("DWM performs best on about a quarter of some 2,000 shapes: part of ours", 0.25,
                sum(best) / len(best), (0.2, 0.3)),
         one("the sample", "shapes", None, len(best)),
+        *_phases(mine),
     ]  # fmt: skip
+
+
+def _phases(mine: Sequence[dict[str, float]]) -> Iterator[Cell]:
+    """Beside the paper's pieces, a stride's phases by the planner's tiles."""
+    ratios = [us["direct"] / us["phases"] for us in mine if {"direct", "phases"} <= us.keys()]
+    if ratios:
+        yield one("strided shapes", "time of direct over phases", None, _mean(iter(ratios)))
 
 
 def _claim(text: str, paper: float, ours: float, accepted: Range) -> Cell:

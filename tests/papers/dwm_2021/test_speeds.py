@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
+import winolab
 from experiments.harness.jobs import Row
 from experiments.harness.tables import stored
 from papers.dwm_2021 import gpu_times, missing, speeds
 from papers.dwm_2021.networks import networks
+from winolab.problem import Problem
 
 BY_NAME = {table.name: table for table in speeds.ALL}
 FACTORS = {"dwm": 1.0, "winograd": 2.0, "direct": 1.5, "torch": 1.2, "fft": 3.0, "winolab": 0.5}
@@ -52,7 +55,7 @@ def test_memory_is_compared_with_direct_products() -> None:
 
 def test_a_part_of_the_grid_says_which_is_the_best() -> None:
     given = rows("grid", FACTORS)
-    (claim, shapes) = BY_NAME["strategies_measured"].cells(given)
+    claim, shapes = BY_NAME["strategies_measured"].cells(given)
     assert (claim.ours, claim.agrees, shapes.ours) == (1, False, 2000)
 
 
@@ -71,3 +74,17 @@ def test_what_no_gpu_measured_is_not_reproduced() -> None:
     of_gpu = {t.name for t in missing.ALL} & {t.name for t in speeds.ALL}
     assert {t.name for t in missing.TABLES} & {t.name for t in speeds.ALL} == of_gpu - kept
     assert all(not table.cells([]) for table in speeds.ALL)
+
+
+def test_phases_add_up_to_the_convolution() -> None:
+    rng = np.random.default_rng(0)
+    x, w = (rng.integers(-9, 10, s).astype(float) for s in ((2, 9, 10, 4), (6, 5, 4, 2)))
+    problem = Problem.of(x.shape, w.shape, stride=(2, 3), padding=2, groups=2)
+    due = winolab.conv_forward(x, w, stride=(2, 3), padding=2, groups=2)
+    assert (gpu_times.phases(x, w, problem) == due).all()
+
+
+def test_phases_are_shown_where_they_were_timed() -> None:
+    given = rows("grid", FACTORS | {"phases": 1.25})
+    (shown,) = BY_NAME["strategies_measured"].cells(given)[2:]
+    assert shown.ours == pytest.approx(1.2)
