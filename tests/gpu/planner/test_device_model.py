@@ -42,7 +42,11 @@ def test_an_entry_is_used_and_says_what_it_is(section: str, name: str) -> None:
     owner = rf"device\.{name}\b" if section == "device" else rf"\b(?:m|{section})\.{name}\b"
     assert any(re.search(owner, file.read_text("utf-8")) for file in files)
     entry = SECTIONS[section][name]
-    assert set(entry) - {"fitted"} == {"value", "unit", "meaning"}
+    assert set(entry) - {"fitted", "source"} == {"value", "unit", "meaning"}
+    if entry.get("fitted", True):
+        assert "source" not in entry  # the section's rows
+    elif any(e.get("fitted", True) for e in SECTIONS[section].values() if isinstance(e, dict)):
+        assert entry["source"]  # those rows are not its own
     assert getattr(getattr(MODEL, section), name) == entry["value"] > 0
 
 
