@@ -21,8 +21,9 @@ from papers.opencnn_2021.orders import (
     stores_of_y,
     wide_orders,
 )
-from winolab.gpu.families.fused2d.banks import LANES, TURING, Cost, accesses
-from winolab.gpu.families.fused2d.layouts import layouts
+from winolab.device import H100, Device, datasheet
+from winolab.gpu.families.fused2d.banks import HOPPER, LANES, TURING, Cost, Timing, accesses
+from winolab.gpu.families.fused2d.layouts import STATES, TILES, layouts
 
 PAPER = "opencnn_2021"
 # Statements whose numbers follow from Table 1, on which the model's cycles were fitted (fits.py).
@@ -120,13 +121,29 @@ def cells_counted(rows: Sequence[Row]) -> list[Cell]:
             "idle lanes, %": 100 * cost.stores.idle_share,
             "bytes a cycle of stores": TURING.bytes_a_cycle(cost.stores, stores=True),
             "cycles on Turing": cost.cycles(),
+            "cycles on an H100": cost.cycles(HOPPER),
         }
         found += [one(made.name, column, None, float(value)) for column, value in columns.items()]
         if both := speed.keys() & yan.keys():
             logs = [math.log(speed[case] / yan[case]) for case in both]
             gain = math.exp(sum(logs) / len(logs))
             found.append(one(made.name, "speed over Yan et al.'s, an H100", None, gain))
-    return found
+    return found + [
+        one(f"sts64 over yan, {channels} channels", f"by the banks alone, {name}", None,
+            by_banks(channels, device, timing))
+        for channels in (64, 128, 256, 512)
+        for name, device, timing in (
+            ("RTX 2080 Ti", datasheet("rtx2080ti"), TURING), ("an H100", H100, HOPPER)
+        )
+    ]  # fmt: skip
+
+
+def by_banks(channels: int, device: Device, timing: Timing) -> float:
+    """The speedup of optSTS64 over Yan et al.'s layout where a block does one thing after another:
+    products at the FFMA units' rate, then both phases of the output transform."""
+    products = STATES * FILTERS * TILES * channels / device.lanes
+    yan, sts64 = (products + of(name).cycles(timing) for name in ("yan", "sts64"))
+    return yan / sts64
 
 
 def measured(rows: Sequence[Row], name: str) -> dict[tuple[str, ...], float]:

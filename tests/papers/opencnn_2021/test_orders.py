@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from papers.opencnn_2021.layouts import by_banks
 from papers.opencnn_2021.orders import (
     FIGURE13,
     LANES,
@@ -22,7 +23,8 @@ from papers.opencnn_2021.orders import (
     wide_words,
 )
 from papers.opencnn_2021.search import found, least, matter
-from winolab.gpu.families.fused2d.banks import Cost, Instructions
+from winolab.device import H100, datasheet
+from winolab.gpu.families.fused2d.banks import HOPPER, TURING, Cost, Instructions
 
 # Cells of 64 bits, as the paper prints them; Figure 6's fifth row has a misprint, 2 for 23.
 FIGURES = {
@@ -123,3 +125,10 @@ def test_what_the_search_finds() -> None:
     cycles = {name: Cost.of(named(name)).cycles() for name in ("yan", "sts64", "compact", "wide")}
     assert cycles == {"yan": 7168, "sts64": 5120, "compact": 5120, "wide": 4608}
     assert least() == 4608
+
+
+def test_what_banks_alone_gain() -> None:
+    """Turing has 64 FFMAs a cycle, 32,768 cycles of products on 64 channels; an H100 128, and a
+    transaction a cycle."""
+    assert by_banks(64, datasheet("rtx2080ti"), TURING) == (32768 + 7168) / (32768 + 5120)
+    assert by_banks(64, H100, HOPPER) == (16384 + 3072) / (16384 + 2048)

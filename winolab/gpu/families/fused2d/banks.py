@@ -77,6 +77,8 @@ class Timing:
 # openCNN's Table 1, of an RTX 2080 Ti: LDS 2.11, 4.00, 8.00 cycles of 32, 64, 128 bits; STS 4.06,
 # 6.01, 10.00.
 TURING = Timing(transaction=2.0, store=2.0)
+# An H100's, where sixteen warps fill one another's gaps (experiments/results/shared_memory.jsonl).
+HOPPER = Timing(transaction=1.0, store=0.0)
 
 
 def accesses(words: Sequence[int | None], width: int) -> Instructions:
