@@ -114,7 +114,7 @@ def run(problem: Problem, p: Plan, rng: np.random.Generator, *, spoilt: bool = F
     at = tuple(int(rng.integers(n)) for n in a.shape)
     y = hosted.execute(p, a, b, dtype=p.out_dtype).astype(float)
     exact = getattr(convolution, p.direction)(a.astype(float), b.astype(float), problem)
-    proven, _, _ = limits(p)
+    proven, _, _ = limits(p.primary)
     off = np.abs(y - exact)
     if not (off <= proven + UNIT[p.out_dtype] * (np.abs(exact) + proven)).all():
         raise Wrong(f"error {np.nanmax(off):.3g}, proven {proven:.3g}: {p}")
