@@ -129,17 +129,16 @@ def run(problem: Problem, p: Plan, rng: np.random.Generator, *, spoilt: bool = F
 def reached(problem: Problem, p: Plan, at: tuple[int, ...]) -> np.ndarray:
     """Outputs that NaN or infinity at one place of the first operand may reach: those that depend
     on it; of transforms those of its image, of a gradient of its channel, since a tile has them
-    all; where 16-bit groups are merged, those of other groups too."""
+    all; where products of Tensor Cores merge groups, forward and back, those of other groups."""
     first, second, out = shapes(p.direction, problem)
-    merged = problem.groups > 1 and p.precision in ("fp16", "bf16")
-    found = np.zeros(out, bool)
+    gradient = p.direction == "backward_filter"
+    merged = problem.groups > 1 and p.precision != "fp32" and not gradient
     if not merged and all(t.alpha == 1 for t in p.tiles):
         mark = np.zeros(first)
         mark[at] = 1
         return getattr(convolution, p.direction)(mark, np.ones(second), problem) > 0
-    gradient = p.direction == "backward_filter"
-    per = problem.in_channels // problem.groups
-    found[(..., at[-1] % per) if gradient and not merged else (... if gradient else at[0])] = True
+    found = np.zeros(out, bool)
+    found[(..., at[-1] % (problem.in_channels // problem.groups)) if gradient else at[0]] = True
     return found
 
 
