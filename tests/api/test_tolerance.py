@@ -247,3 +247,23 @@ def test_a_filter_that_holds_nan_is_judged() -> None:
     assert found.check(y)  # the tap of NaN meets padding alone
     y[0, 4, 4, 3] = 0
     assert not found.check(y)
+
+
+@pytest.mark.parametrize(
+    ("direction", "zeros"),
+    [
+        ("forward", (np.s_[1:], np.s_[::2])),  # images, filters
+        ("backward_data", (np.s_[1:], np.s_[..., ::2])),  # images, channels of filters
+        ("backward_filter", (np.s_[..., ::3], np.s_[..., 1::2])),  # channels of x and dy
+    ],
+)
+def test_images_and_filters_of_zeros_narrow_no_tolerance(direction: Any, zeros: tuple) -> None:
+    """Their results are exact; those of the others err as they did, over fewer results."""
+    arrays = operands(direction)
+    whole = winolab.tolerance(X, W, direction=direction, padding=1, data=arrays)
+    for array, zero in zip(arrays, zeros, strict=True):
+        array[zero] = 0
+    some = winolab.tolerance(X, W, direction=direction, padding=1, data=arrays)
+    assert some.relative_rms == pytest.approx(whole.relative_rms, rel=0.1)
+    assert some.most / some.relative_rms > whole.most / whole.relative_rms
+    assert some.check(run(direction, *arrays))

@@ -36,7 +36,7 @@ def test_rows_of_a_layer_have_everybody(
     assert [row["method"] for row in rows] == [candidate.name, *OTHERS]
     for row in rows:
         assert (row["row"], row["layer"], row["problem"]) == ("time", "mine", "2x9x8x4>6x3x3p1")
-        assert row["rounds"] == speed.ROUNDS
+        assert (row["judged"], row["rounds"]) == (candidate.name, speed.ROUNDS)
         for times in (row["cold_us"], row["warm_us"]):
             assert 0 < times[0] <= times[1] <= times[2]
         flop = 2 * LAYER.macs

@@ -45,7 +45,7 @@ def timed(candidate: Candidate, claim: Claim, problem: Problem, name: str) -> li
     Raises Declined where the kernel does not serve the layer.
     """
     rows = (_on_gpu if candidate.arrays.cuda else _on_cpu)(candidate, claim, problem)
-    common = {"row": "time", "kernel": candidate.name, "layer": name, "problem": text(problem)}
+    common = {"row": "time", "judged": candidate.name, "layer": name, "problem": text(problem)}
     return [{**common, **row} for row in rows]
 
 
