@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
 
+from experiments.calibrate.records import ROWS
+from experiments.harness.tables import stored
 from winolab.points import text_of
 from winolab.ref.algebra.points import named_points, published
+from winolab.ref.records.frontier import structures
 from winolab.ref.records.protocols import PRECISIONS, PROTOCOLS
 from winolab.ref.records.table import Record, every, factors
 
@@ -19,7 +23,8 @@ WHAT = (
     "points are named, `gamma:9:6:3@0,3/4,…,x^2+1`. Every one is proved when it is built, and a "
     "test multiplies long integers by it, apart from that proof. Generated from "
     "`winolab/ref/algebra/data/records.json` by `python -m experiments.report.documents`; "
-    "`python -m experiments.calibrate.records` searches what has no rows yet."
+    "`python -m experiments.calibrate.records` searches what has no rows yet, on Dask with --dask; "
+    "an interrupted search goes on with the same command."
 )
 SEARCH = (
     "The search minimises the noise gain over real points and over factors x² + c and x² ± b x + c "
@@ -33,9 +38,23 @@ SEARCH = (
 DEFAULT = (
     '`points="best"` takes the lines marked ★; for tiles that CUDA kernels have unasked, and where '
     "nothing is better, it keeps the set by states (`best_points.json`). One set serves every "
-    "format: wherever 16 bits keep relative errors below a twentieth, it errs at most a fifth more "
-    "than the best set known in that format, which `winolab.records(n, r, precision)` names."
+    "format: wherever a format keeps relative errors below a twentieth, it errs at most a fifth "
+    "more than the best set known in that format, which `winolab.records(n, r, precision)` names "
+    'and `points="best:fp16"` takes. Formats: fp32, fp16, bf16, fp32_split, int8:state (a scale a '
+    "state of both operands)."
 )
+PLANE = (
+    "What no other record beats in saving and in noise gain, nested with itself: multiplications "
+    "saved, gain, and relative RMS of zero-mean data over 64 channels by format, two seeds. SFC's "
+    "abstract (2407.02913) states 3.68 for 3×3 at errors like F(2×2,3×3)'s."
+)
+ACCURACIES = (
+    "Those of whole networks, which are not run here, with the conditions that their sources "
+    "state. Errors of INT8 and FP8 operands by scales, data and algorithm: `winolab reproduce "
+    "moduli`."
+)
+# The grid: filter widths, outputs of a tile, states beyond n + r − 1.
+WIDTHS, OUTPUTS, MORE = range(2, 10), range(2, 17), 8
 CONDITION = (
     "The condition number misleads: NOVA's points have the smallest of the Vandermonde matrix, and "
     "lose more than ours. Scaling rows changes it and no error; the noise gain stays. FP16: "
@@ -47,7 +66,11 @@ def page() -> str:
     """docs/records.md."""
     lines = [TITLE, "", WHAT, "", SEARCH, "", DEFAULT, "", "## Protocols", ""]
     lines += [f"- `{p.name}`: {p.what}." for p in PROTOCOLS.values()]
+    lines += ["", "## What was searched", "", *_coverage()]
     lines += ["", "## Published sets beside ours, r = 3", "", *_published()]
+    lines += ["", "## Two dimensions", "", *_plane()]
+    lines += ["", "## Published accuracies", "", ACCURACIES, ""]
+    lines += [f"- {name}: {what}." for name, what in published()["accuracies"].items()]
     lines += ["", "## Condition number and noise gain", "", CONDITION, "", *_conditions()]
     for r in sorted({c.r for c in every()}):
         lines += ["", f"## r = {r}", "", *_table([c for c in every() if c.r == r])]
@@ -87,6 +110,47 @@ def _published() -> Iterator[str]:
     yield "Not compared:"
     yield ""
     yield from (f"- {name}: {why}." for name, why in published()["not_compared"].items())
+
+
+def _coverage() -> Iterator[str]:
+    """How many places of the grid have rows."""
+    grid = [(n, r, n + r - 1 + more) for r in WIDTHS for n in OUTPUTS for more in range(MORE + 1)]
+    possible = {place for place in grid if next(structures(*place), None)}
+    rows = map(json.loads, ROWS.read_text().splitlines())
+    places = {(row["n"], row["r"], row["states"]) for row in rows}
+    done = places & possible
+    yield (
+        f"F(n, r) with r from {WIDTHS[0]} to {WIDTHS[-1]}, n from {OUTPUTS[0]} to {OUTPUTS[-1]} "
+        f"and up to n + r + {MORE - 1} states: {len(possible)} places have a modulus of points and "
+        f"quadratic factors (n = 1 is direct), and {len(done)} of them, "
+        f"{len(done) / len(possible):.0%}, are searched."
+    )
+    yield ""
+    yield from _head("states", *(f"n + r − 1 + {more}" for more in range(MORE + 1)))
+    for r in WIDTHS:
+        cells = []
+        for more in range(MORE + 1):
+            mine = {p for p in possible if p[1] == r and p[2] - p[0] - r + 1 == more}
+            cells.append(f"{len(mine & done)} of {len(mine)}")
+        yield _line(f"r = {r}", *cells)
+    if beyond := sorted({r for _, r, _ in places} - {*WIDTHS}):
+        yield ""
+        yield f"Larger filters that have rows: r = {', '.join(map(str, beyond))}."
+
+
+def _plane() -> Iterator[str]:
+    """The frontier nested with itself."""
+    rows = [row for row in stored("moduli") if row["table"] == "plane"]
+    known = {(row["where"], row["column"]): float(np.mean(row["ours"])) for row in rows}
+    columns = list(dict.fromkeys(row["column"] for row in rows))
+    yield PLANE
+    yield ""
+    yield from _head("algorithm", "modulus of both", *columns)
+    for where, algorithm in dict.fromkeys((row["where"], row["algorithm"]) for row in rows):
+        found = [known[where, c] for c in columns]
+        numbers = (f"{v:.2f}" if c == "saving" else f"{v:.3g}" if c == "gain" else f"{v:.2e}"
+                   for c, v in zip(columns, found, strict=True))  # fmt: skip
+        yield _line(where, f"`{algorithm.partition('@')[2]}`", *numbers)
 
 
 def _conditions() -> Iterator[str]:
