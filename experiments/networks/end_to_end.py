@@ -10,7 +10,7 @@ the largest difference over the largest value, of two images.
 
 Rows are added to experiments/results/networks.jsonl as they are measured; what is there is not
 measured again. ``--tiny`` has small images, on the CPU where there is no GPU: it shows that the
-cases run, and its rows are marked. ``--seconds`` ends a sitting.
+cases run, and its rows are marked. ``--seconds`` ends a sitting, ``--summary`` shows ratios.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import copy
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -185,6 +185,7 @@ def deviations(step: Step, exact: Step) -> dict[str, float]:
 def rows(case: Case, device: str) -> Iterator[Row]:
     """A row a contender."""
     network = NETWORKS[case.network]
+    torch.compiler.reset()  # else what was compiled before counts, and PyTorch compiles no more
     torch.manual_seed(0)
     model = network.build().to(device)
     shape = network.tiny if case.tiny else network.input
@@ -276,9 +277,14 @@ def main(
     modes: Annotated[str, typer.Option(help="eager, compiled.")] = ",".join(MODES),
     tiny: Annotated[bool, typer.Option("--tiny", help="Small images, two of them.")] = False,
     seconds: Annotated[float, typer.Option(help="No case begins later.")] = float("inf"),
+    summary: Annotated[bool, typer.Option("--summary", help="Show ratios, and stop.")] = False,
     output: Annotated[Path, typer.Option(help="File that rows are added to.")] = RESULTS,
 ) -> None:
     """Measure what the file lacks."""
+    if summary:
+        kept = [json.loads(line) for line in output.read_text().splitlines()]
+        print("\n".join(summarized(kept)))
+        return
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu" and not tiny:
         raise SystemExit("whole networks are measured on a GPU: add --tiny to run small ones here")
@@ -299,6 +305,24 @@ def main(
                 file.append(row)
                 shown = (*asdict(case), "method", "ms", "logits")
                 print(json.dumps({name: row[name] for name in shown}))
+
+
+def summarized(rows: Sequence[Row]) -> Iterator[str]:
+    """A line a step, format, order, mode and peer: how many times as fast, over networks and
+    batches: the geometric mean, the least, and of what."""
+    times: dict[tuple[Any, ...], dict[str, float]] = {}
+    for row in rows:
+        times.setdefault((*_key(row), row["device"]), {})[row["method"]] = row["ms"]
+    ratios: dict[tuple[str, ...], dict[str, float]] = {}
+    for (network, batch, kind, order, mode, step, *_, device), of in times.items():
+        for peer in set(of) - {"winolab"}:
+            where = (step, kind, f"channels {order}", mode, f"over {peer}", device)
+            ratios.setdefault(where, {})[f"{network} of {batch}"] = of[peer] / of["winolab"]
+    for where, found in sorted(ratios.items()):
+        least = min(found, key=found.__getitem__)
+        mean = statistics.geometric_mean(found.values())
+        said = f"{mean:.2f} of {len(found)}, least {found[least]:.2f} ({least})"
+        yield f"{', '.join(where)}: {said}"
 
 
 def _key(row: Row) -> tuple[Any, ...]:

@@ -257,6 +257,8 @@ def test_parametrized_layers_are_converted(of: str) -> None:
         found.append([y, *(p.grad for p in each.parameters())])
     for got, right in zip(*found, strict=True):
         torch.testing.assert_close(got, right, rtol=1e-4, atol=1e-4)
+    for measured in winolab.torch.compare(model, X, rounds=1).layers:
+        assert measured.error == pytest.approx(measured.pytorch_error, abs=1e-6)
     again = copy.deepcopy(model).eval()
     y = model.eval()(X)
     torch.testing.assert_close(again(X), y)
@@ -278,3 +280,18 @@ def test_hooks_see_a_converted_layer_as_before() -> None:
     winolab.torch.convert(model)
     model(X.clone().requires_grad_()).sum().backward()
     assert seen == ["before", "after", "gradients"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore:.*quantiz.*:UserWarning")
+def test_quantized_layers_and_weights_that_hooks_make() -> None:
+    """The first stay, with the reason; the second are measured, too."""
+    quantized = nn.Sequential(torch.ao.nn.quantized.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 1))
+    stays, converted = winolab.torch.convert(quantized).layers
+    assert not stays.converted
+    assert stays.why.endswith("conv.Conv2d is of quantization, which is not served")
+    assert converted.converted
+    hooked = nn.Sequential(nn.utils.weight_norm(nn.Conv2d(3, 4, 3)))
+    assert winolab.torch.convert(hooked, X).layers[0].converted
+    (measured,) = winolab.torch.compare(hooked, X, rounds=1).layers
+    assert measured.error == measured.pytorch_error < 1e-6

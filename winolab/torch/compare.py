@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import statistics
 import time
 from collections.abc import Callable
@@ -12,11 +11,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from winolab.api import picture
 from winolab.kind import ShowsText
 from winolab.torch.convert import aligned
+from winolab.torch.kept import KeptFilters
 from winolab.torch.modules import OURS, Convolution
+from winolab.torch.predicted import still
 
 THEIRS = {ours: theirs for theirs, ours in OURS.items()}
 
@@ -133,7 +135,7 @@ def _compared(
     exact = _twin(module, x.dtype).double()
     with torch.autocast(device, enabled=False):
         y = exact(x.double(), *rest, **named)
-        mine = _twin(module, x.dtype, type(module))
+        mine = _twin(module, x.dtype, ours=True)
         calls = {
             "ours": lambda: mine(x, *rest, **named),
             "theirs": lambda: theirs(x, *rest, **named),
@@ -145,16 +147,21 @@ def _compared(
     )
 
 
-def _twin(module: Any, dtype: torch.dtype, kind: Any = None) -> Any:
-    """The layer alone, without hooks, of torch.nn's class or of its own."""
-    twin = copy.copy(module)
-    for hooks in ("_forward_hooks", "_forward_pre_hooks"):
-        setattr(twin, hooks, {})
+def _twin(module: Any, dtype: torch.dtype, ours: bool = False) -> Any:
+    """The layer alone, without hooks and parametrizations, of torch.nn's class or of ours."""
+    kind: Any = parametrize.type_before_parametrizations(module)
+    kind = kind if ours else THEIRS[kind]
+    with still(module):
+        parameters = {"weight": module.weight, "bias": module.bias}
+    twin = kind.__new__(kind)
+    twin.__dict__.update(module.__dict__)
+    twin.__dict__.pop("weight", None)  # where a hook had put it
+    twin._forward_hooks, twin._forward_pre_hooks, twin._modules = {}, {}, {}
     twin._parameters = {
         key: None if p is None else nn.Parameter(p.detach().to(dtype), requires_grad=False)
-        for key, p in module._parameters.items()
+        for key, p in parameters.items()
     }
-    twin.__class__ = kind or THEIRS[type(module)]
+    twin.kept = KeptFilters()
     return twin
 
 

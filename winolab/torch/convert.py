@@ -149,9 +149,12 @@ def gpu_of(model: nn.Module) -> Device | None:
 
 
 def convolutions(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """The names and modules of the model that are torch.nn's convolutions or derive from them."""
+    """The names and modules of the model that are torch.nn's convolutions or derive from them, and
+    quantized ones."""
     for name, module in model.named_modules():
-        if isinstance(module, nn.modules.conv._ConvNd):
+        kind = type(module)
+        quantized = kind.__module__.startswith("torch.ao.nn.") and "Conv" in kind.__name__
+        if isinstance(module, nn.modules.conv._ConvNd) or quantized:
             yield name, module
 
 
@@ -230,6 +233,8 @@ def _ours(module: nn.Module) -> type | None:
 def _foreign(kind: type) -> str:
     if "Lazy" in kind.__name__:
         return f"{kind.__name__} has no weight yet: call the model once, then convert"
+    if kind.__module__.startswith("torch.ao.nn."):
+        return f"{kind.__module__}.{kind.__name__} is of quantization, which is not served"
     return f"{kind.__name__} is not torch.nn's own: what it changes is not known"
 
 

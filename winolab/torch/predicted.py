@@ -70,7 +70,7 @@ def met(layer: Convolution, shape: tuple[int, ...]) -> tuple[Problem, str]:
 
     layer.through = through
     try:
-        with _still(layer):
+        with still(layer):
             weight: Any = layer.weight
             layer.forward(torch.empty(shape, dtype=weight.dtype, device="meta"))
     except _Met as found:
@@ -81,7 +81,7 @@ def met(layer: Convolution, shape: tuple[int, ...]) -> tuple[Problem, str]:
 
 
 @contextmanager
-def _still(layer: nn.Module) -> Iterator[None]:
+def still(layer: nn.Module) -> Iterator[None]:
     """Parametrizations in evaluation: in training one may learn from being asked for a weight."""
     modules = getattr(layer, "parametrizations", nn.ModuleDict()).modules()
     before = [(module, module.training) for module in modules]
@@ -109,7 +109,7 @@ def predicted(
 
     Raises ValueError or TypeError for what does not serve the layer.
     """
-    with _still(layer):
+    with still(layer):
         weight: Any = layer.weight
     if weight.dtype not in DTYPES:
         raise TypeError(f"weight has dtype {weight.dtype}; expected float64, float32 or 16 bits")

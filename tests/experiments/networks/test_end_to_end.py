@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from functools import partial
 
 import pytest
@@ -59,3 +60,19 @@ def test_a_case_is_what_a_row_begins_with() -> None:
         (1, "training"),
     ]
     assert Case("resnet18", 32, "fp32", "first", "eager", "forward") == listed[0]
+
+
+def test_ratios_are_of_one_case() -> None:
+    rows = [
+        {**asdict(case), "device": "H", "method": method, "ms": ms}
+        for case, times in (
+            (Case("resnet18", 32, "fp32", "last", "eager", "training"), (10.0, 20.0, 5.0)),
+            (Case("vgg16", 32, "fp32", "last", "eager", "training"), (10.0, 80.0, 20.0)),
+        )
+        for method, ms in zip(("winolab", "torch", "tf32"), times, strict=True)
+    ]
+    where = "training, fp32, channels last, eager, over"
+    assert list(end_to_end.summarized(rows)) == [
+        f"{where} tf32, H: 1.00 of 2, least 0.50 (resnet18 of 32)",
+        f"{where} torch, H: 4.00 of 2, least 2.00 (resnet18 of 32)",
+    ]
