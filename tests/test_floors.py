@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import imports
 from tests.support.imports import circles, graph, imported, modules
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -122,8 +123,15 @@ def test_a_family_is_known_to_the_registry_alone() -> None:
     assert not borrowed
 
 
-def test_no_imports_run_in_a_circle() -> None:
+def test_no_imports_run_in_a_circle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not circles(IMPORTS)
+    (tmp_path / "winolab").mkdir()
+    for name, other in (("a", "b"), ("b", "a")):
+        text = f"def late():\n    __import__('winolab.{other}')"
+        (tmp_path / "winolab" / f"{name}.py").write_text(text)
+    assert imports.main(tmp_path) == 1
+    said = capsys.readouterr().out
+    assert said == "winolab.a → winolab.b\n2 modules, 2 imports, 1 circles\n"
 
 
 @pytest.mark.parametrize("module", [m for m in MODULES if not inside(m, "papers")])

@@ -1,4 +1,7 @@
-"""What modules import, statically or by name, and where imports run in circles."""
+"""What modules import, statically or by name, and where imports run in circles.
+
+``python -m tests.support.imports`` says so of the repository, and fails where they do.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 BY_NAME = ("import_module", "__import__", "find_spec")
 
 
@@ -91,3 +95,16 @@ def circles(imports: Mapping[str, set[str]]) -> list[list[str]]:
         if module not in order:
             visit(module)
     return found
+
+
+def main(root: Path = ROOT) -> int:
+    """Print how many modules and imports there are, and the circles; how many these are."""
+    found = graph(root, ("winolab", "experiments", "papers"))
+    wrong = circles(found)
+    print(*(" → ".join(circle) for circle in wrong), sep="\n", end="\n" if wrong else "")
+    print(f"{len(found)} modules, {sum(map(len, found.values()))} imports, {len(wrong)} circles")
+    return len(wrong)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
