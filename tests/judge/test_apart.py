@@ -21,7 +21,7 @@ KERNELS = str(Path(__file__).with_name("kernels.py"))
     ("name", "limit", "said"),
     [
         ("ends", 60, "crash: it ended the process (SIGSEGV) [seen with 2x12x10x8>16x3x3,"),
-        ("hangs", 5, "hang: a trial took longer than 5 s [seen with 2x12x10x8>16x3x3,"),
+        ("hangs", 5, "hang: a call took longer than 5 s [seen with 2x12x10x8>16x3x3,"),
     ],
 )
 def test_what_ends_or_never_ends_is_refused(name: str, limit: float, said: str) -> None:
@@ -54,7 +54,8 @@ def test_it_sends_trials_times_and_errors(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(apart.speed, "timed", _timed)
     pipe = Pipe()
     apart._run(pipe, f"{KERNELS}:right", Claim(), {}, {"count": 0}, layers)  # pyright: ignore[reportArgumentType]
-    *trials, (kind, found, untimed) = pipe.sent
+    assert [m[0] for m in pipe.sent[:4]] == ["trial", "call", "call", "call"]
+    *trials, (kind, found, untimed) = [m for m in pipe.sent if m[0] != "call"]
     assert [message[:2] for message in trials] == [("trial", n) for n in range(13)]
     assert (kind, found.times, untimed) == ("done", [{"layer": "even"}], ["odd: both ends"])
     assert isinstance(found, Judgement)

@@ -66,7 +66,7 @@ def command(
     ] = None,
     count: Annotated[int, typer.Option(help="Random problems beside the fixed ones.")] = 40,
     seed: Annotated[str, typer.Option(help="Of the random problems.")] = "0",
-    limit: Annotated[float, typer.Option(help="Seconds that a trial may take.")] = LIMIT,
+    limit: Annotated[float, typer.Option(help="Seconds that a call may take.")] = LIMIT,
     skip: Annotated[str, typer.Option(help=f"Left out, with commas: {', '.join(CHECKS)}.")] = "",
     report: Annotated[Path | None, typer.Option(help="An HTML file to write.")] = None,
     out: Annotated[Path | None, typer.Option(help="A file that rows are added to.")] = None,

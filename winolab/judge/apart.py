@@ -7,7 +7,10 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection
+from threading import Lock
 from typing import Any
 
 from winolab.judge import speed
@@ -18,7 +21,7 @@ from winolab.judge.loading import load
 from winolab.judge.trial import Case, Finding
 from winolab.problem import Problem
 
-LIMIT = 120.0  # seconds of a trial
+LIMIT = 120.0  # seconds of a call
 
 Told = Callable[[int], None]
 Layers = list[tuple[str, Problem]]
@@ -37,14 +40,14 @@ def judge_apart(
     """The judgement of the kernel of that name, with times of layers by name if it is accepted, and
     why layers have none.
 
-    ``loaded`` are arguments of ``load``, ``how`` those of ``judge``; a trial may take ``limit``
+    ``loaded`` are arguments of ``load``, ``how`` those of ``judge``; a call may take ``limit``
     seconds; ``told`` hears the number of each. What the kernel prints goes to standard error.
     Raises ValueError for what does not load.
     """
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     arguments = (theirs, kernel, claim, loaded, how, layers or [])
-    child = spawn.Process(target=_run, args=arguments, daemon=True)
+    child = spawn.Process(target=_run, args=arguments)
     child.start()
     theirs.close()
     found: Judgement | None = None
@@ -53,9 +56,11 @@ def judge_apart(
         while True:
             if case is not None and not ours.poll(limit):
                 child.kill()
-                finding = Finding("hang", f"a trial took longer than {limit:g} s")
+                finding = Finding("hang", f"a call took longer than {limit:g} s")
                 break
             kind, *values = ours.recv()
+            if kind == "call":
+                continue
             if kind == "error":
                 raise values[0]
             if kind == "done":
@@ -85,19 +90,32 @@ def _run(
 ) -> None:
     with suppress(OSError, ValueError):
         os.dup2(2, 1)  # standard output is the report's
+    lock = Lock()
+
+    def send(*message: Any) -> None:
+        with lock:  # threads call, too
+            pipe.send(message)
+
     try:
         candidate = load(kernel, **loaded)
-        found = judge(candidate, claim, told=lambda *now: pipe.send(("trial", *now)), **how)
-        pipe.send(("trial", len(found.rows), None, found))
+        called = candidate.called
+
+        def told(*given: Any) -> Any:
+            send("call")
+            return called(*given)
+
+        candidate = replace(candidate, called=told)
+        found = judge(candidate, claim, told=partial(send, "trial"), **how)
+        send("trial", len(found.rows), None, found)
         untimed = []
         for name, problem in layers if found else []:
             try:
-                found.times += speed.timed(candidate, claim, problem, name)
+                found.times += speed.timed(replace(candidate, called=called), claim, problem, name)
             except Declined as error:
                 untimed.append(f"{name}: {error}")
-        pipe.send(("done", found, untimed))
+        send("done", found, untimed)
     except Exception as error:
-        pipe.send(("error", _plain(error)))
+        send("error", _plain(error))
 
 
 def _plain(error: Exception) -> Exception:

@@ -47,7 +47,7 @@ CHECKS = {
     "kept": "a result changes with the next call",
     "declined": "a problem that is served was declined",
     "crash": "the kernel raised an error, or ended the process",
-    "hang": "a trial took longer than it may",
+    "hang": "a call took longer than it may",
 }
 
 
