@@ -54,6 +54,11 @@ def weighted(rows: Sequence[Row], batch: int) -> tuple[float, float, int]:
     return milliseconds, flops / milliseconds / 1e9, most
 
 
+def transformed(rows: Sequence[Row], fused: bool) -> list[Row]:
+    """Rows whose blocks transform the filter, or whose filters a launch before does."""
+    return [row for row in rows if row["fused"] == fused]
+
+
 def peak(row: Row) -> float:
     """TFLOPS of the device's FFMA units at the clock of the run."""
     return 2e-6 * FFMA_LANES * MULTIPROCESSORS[row["device"]] * row["sm_mhz"]
@@ -88,6 +93,9 @@ def cells_table(number: int, rows: Sequence[Row]) -> list[Cell]:
                 **other),
             one(where, "effective TFLOPS over 2.25 × SGEMM", None, tflops / SAVING / sgemm),
             one(where, "MB of workspace", None, most / 1e6),
+            one(where, "ms of filters transformed in the block over apart", None,
+                weighted(transformed(mine, True), batch)[0]
+                / weighted(transformed(mine, False), batch)[0]),
         ]  # fmt: skip
         if data == "fp32":
             note = "another device; over cuDNN's fastest that runs, of another run"
