@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-from winolab.arguments.values import counted, listed, whole
+from winolab.arguments.values import listed, whole
+from winolab.arguments.variants import FUSED, folded, of_gamma, published
 from winolab.kind import (
     FORMS,
     KINDS,
@@ -92,18 +93,6 @@ def _times(sizes: Iterable[int]) -> str:
     return "x".join(map(str, sizes))
 
 
-def _two_level(text: Any) -> str | None:
-    """The variant in the form of its text."""
-    if not text:
-        return None
-    name, _, products = str(text).partition(":")
-    if name == "two_level" and (count := counted(products)):
-        return f"two_level:{count}"
-    raise ValueError(
-        f"gamma: unknown variant {text!r}; expected two_level:32, or another number of products"
-    )
-
-
 def _check_one(algorithm: Algorithm) -> None:
     if len(algorithm.tiles) != 1:
         raise ValueError(f"{algorithm.kind} has {len(algorithm.tiles)} tiles; expected one")
@@ -123,14 +112,21 @@ class Gamma(Algorithm):
     tiles: tuple[Tile, ...] = tiles_field()
     points: str = points_field()
     scaling: str | None = scaling_field()
-    variant: str | None = option(None, _two_level)
+    variant: str | None = option(None, of_gamma)
 
     def _check(self) -> None:
         _check_one(self)
+        if "c64" in self.published and self.tiles[0].alpha != 16:
+            raise ValueError(f"gamma: c64 is a block of 16 states, not of {self.tiles[0].alpha}")
 
     @property
     def fold(self) -> int:
-        return int(self.variant.partition(":")[2]) if self.variant else 0
+        return folded(self.variant)
+
+    @property
+    def published(self) -> tuple[str, ...]:
+        """What of Im2col-Winograd's kernels is on, its block first; by default nothing is."""
+        return published(self.variant)
 
     @classmethod
     def of_text(cls, numbers: list[list[Any]], options: dict[str, Any]) -> Gamma | None:
@@ -145,7 +141,10 @@ def gamma(
 ) -> Gamma:
     """Γα(n,r) of Im2col-Winograd (section 4.1): ``gamma(8, 6, 3)``.
 
-    The ``variant`` "two_level:32" sums each 32 products apart before it adds them, in FP32.
+    The ``variant`` "two_level:32" sums each 32 products apart before it adds them, in FP32. Others
+    name CUDA kernels as the paper has them, and elsewhere change nothing: its blocks "base",
+    "ruse" (tiles side by side share what they load) or, of 16 states, "c64", with "+fused" (the
+    filter's transform inside the block: no workspace) or "+segments" (smaller tiles at the edge).
     """
     points = text_of(points)
     return Gamma((_tile("gamma", alpha, n, r, points),), points, scaling, variant)
@@ -282,7 +281,7 @@ def dwm(
     return Dwm(tuple(map(Tile, tiles, pieces)), points, scaling, variant)
 
 
-FUSED, FUSED_FP16 = "fused", "fused:fp16"  # variants of omega
+FUSED_FP16 = "fused:fp16"  # a variant of omega beside FUSED
 
 
 def _fused(text: Any) -> str | None:

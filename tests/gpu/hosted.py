@@ -44,8 +44,9 @@ FLAGS = [
 OPTIMIZED = "-O1"
 OUTER = "template void add_outer_product<{0}, {1}, {0}>(float (&)[{1}][{0}], const float (&)[{0}],"
 OUTER_PRODUCTS = "\n".join(f"{OUTER}const float (&)[{{1}}]);".format(*s) for s in ((16, 8), (8, 8)))
+# Namespaces of units with several of a kind.
+SPACED = "split", "fallback", "first", "second", "third", "fourth"
 # host/count.cpp has what this check calls, once an access: none may be a vector of several
-SPACED = "split", "fallback", "first", "second"  # namespaces of units with two of a kind
 COUNTING = "-DHOST_COUNT"
 COUNT = (COUNTING, "-fsanitize=thread", "-fno-tree-vectorize", "-fno-tree-slp-vectorize")
 MESSAGE = 2048

@@ -90,6 +90,7 @@ STRUCTS = {
     "ffma filter": ("GammaFfmaFilterParams", "gamma_ffma/filter", [FFMA.FILTER_PARAMS], []),
     "ffma": ("PlainParams", "gamma_ffma/block", [FFMA.PARAMS], []),
     "compact": ("CompactParams", "gamma_ffma/block", [FFMA.COMPACT_PARAMS], []),
+    "fused filter": ("FusedParams", "gamma_ffma/block", [FFMA.FUSED_PARAMS], []),
     "mma": ("GammaParams", "gamma_mma/block", [GAMMA_MMA], []),
     "wgmma": ("GammaParams", "gamma_wgmma/block", [launch.PARAMS], []),
     "wgmma filter": ("GammaFilterParams", "gamma_filter", [filter.PARAMS], []),

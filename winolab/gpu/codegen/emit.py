@@ -55,6 +55,22 @@ def _constant(name: str, value: int) -> str:
     return f"constexpr {kind} {name} = {int(value)};"
 
 
+SPACES = ("first", "second", "third", "fourth")
+
+
+def named(text: str, part: int) -> str:
+    """Names of kernels as the ``part``-th unit of several in one has them."""
+    return re.sub(r"\bwinolab_\w+", rf"\g<0>_{SPACES[part]}", text) if part else text
+
+
+def apart(units: Iterable[str]) -> str:
+    """One translation unit of up to four, each in a namespace of its own."""
+    return "\n".join(
+        f"namespace {space} {{\n{named(text, part)}\n}}  // namespace {space}"
+        for part, (space, text) in enumerate(zip(SPACES, units, strict=False))
+    )
+
+
 # What C++ and CUDA name, as far as kernels use it.
 GIVEN = re.compile(
     r"__\w+|make_\w+|atomic\w+|(?:thread|block)Idx|(?:block|grid)Dim|[xyzw]|m(?:in|ax)|f(?:min|max|abs)f"

@@ -26,7 +26,19 @@ struct CompactParams {
   alignas(64) EpilogueParams epilogue;
 #endif
 };
-using GammaParams = Either<COMPACT, CompactParams, PlainParams>::type;
+// FUSED: u is the filter itself, as the convolution runs over it; element (m = 0, tap = 0, c = 0).
+struct FusedParams {
+  const float* x;
+  const float* u;
+  float* y;
+  long long m_stride, c_stride, depth_stride, row_stride, width_stride;
+  #include "correlation_fields.cuh"
+#ifdef EPILOGUE
+  EpilogueParams epilogue;
+#endif
+};
+using GammaParams =
+    Either<COMPACT, CompactParams, Either<FUSED, FusedParams, PlainParams>::type>::type;
 
 constexpr int THREADS = CONSUMERS + PRODUCERS + FINISHERS;
 constexpr int STORERS = FINISHERS ? FINISHERS : CONSUMERS;         // who finishes outputs
@@ -43,11 +55,15 @@ constexpr int LPT = KC / CPT;                                      // producer l
 // Threads that make V: not the issuer's warp where it is a load warp (load_warp.cuh).
 constexpr int MAKERS = LOAD_WARP ? ISSUER : PRODUCERS;
 constexpr int SLOTS = MAKERS / LPT;                                // tiles that producers hold
-constexpr int GROUPS = (V_TILES + SLOTS - 1) / SLOTS;              // tiles of a producer thread
+constexpr int ABREAST = OVERLAP ? 2 : 1;                           // tiles that a producer has side by side
+constexpr int GROUPS = (V_TILES + ABREAST * SLOTS - 1) / (ABREAST * SLOTS) * ABREAST;  // its tiles
 
 // Tiles of a producer whose loads are in flight together: scalars wait for memory as rarely as their
 // registers allow.
-constexpr int BATCH = CPT > 1 ? 1 : ALPHA == 16 ? 1 : GROUPS * ALPHA <= 48 ? GROUPS : 48 / ALPHA;
+constexpr int BATCH = CPT > 1      ? ABREAST
+                      : ALPHA == 16 ? ABREAST
+                      : GROUPS * ALPHA <= 48 ? GROUPS
+                                             : 48 / ALPHA;
 
 // Floats between V's channels: a producer warp, which holds 32 / LPT tiles × LPT channel groups,
 // writes to different banks as far as the 16-byte alignment of the consumers' reads lets it.
@@ -63,6 +79,8 @@ constexpr int STAGED = BT / PASSES;                                // tiles stag
 constexpr int HELD = TT / PASSES, SIDE = HELD < 4 ? HELD : 4;      // of a lane; side by side
 constexpr int GROUPS_M = (TM + LANES_T - 1) / LANES_T;             // of 32 outputs, the last padded
 constexpr int ROW = 32 * GROUPS_M;                                 // floats of a staged tile
+static_assert(!OVERLAP || BATCH % 2 == 0, "tiles side by side are loaded together");
+static_assert(!FUSED || (!BULK && !COMPACT), "who transforms the filter copies none of it");
 static_assert(KC % CPT == 0 && (XVEC == 1 || XVEC == CPT), "producer shape");
 static_assert(BT % ROWS == 0 && COLUMNS % 4 == 0, "four tiles of a vector lie in one row");
 static_assert(BM % LANES_M == 0 && TT % 4 == 0 && BT <= CONSUMERS, "tile shape");

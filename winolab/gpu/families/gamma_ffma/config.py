@@ -41,6 +41,8 @@ class Config(KernelConfig):
     finishers: int = 0  # threads that finish outputs; without, the consumers do
     load_warp: bool = False  # whether a producers' warp copies U and makes no V
     compact: bool = False  # whether U has no outputs that fill up the last block, but tensor copies
+    overlap: bool = False  # whether a producer makes two tiles side by side of what both meet
+    fused: bool = False  # whether producers transform the filter: no launch does, before
 
     def constants(self) -> dict[str, int]:
         """The constants of the source, by name."""
@@ -54,7 +56,9 @@ class Config(KernelConfig):
     @property
     def producer_tiles(self) -> int:
         """Tiles of a stage of V that a producer makes."""
-        return -(-self.v_tiles * (self.kc // self.cpt) // (self.producers - 32 * self.load_warp))
+        abreast = 2 if self.overlap else 1
+        held = abreast * (self.producers - 32 * self.load_warp)
+        return -(-self.v_tiles * (self.kc // self.cpt) // held) * abreast
 
     @property
     def v_stride(self) -> int:
@@ -128,6 +132,8 @@ class Config(KernelConfig):
             "xvec",
             "load_warp",
             "compact",
+            "overlap",
+            "fused",
         )
         changed = [
             f"{f.name}={int(getattr(self, f.name))}"
@@ -230,6 +236,14 @@ def fitted(shape: Config, alpha: int, outputs: int) -> Iterator[Config]:
                 yield replace(shape, bm=width)
 
 
+def with_loads(shape: Config, tile: Tile, correlation: Correlation, request: Request) -> Config:
+    """The block shape as the arrays allow loads: one channel a lane where they are not aligned; at
+    alpha 1 pointers to so many tiles take too many registers."""
+    if request.aligned and correlation.channels % shape.cpt == 0:
+        return replace(shape, xvec=shape.cpt)
+    return replace(shape, xvec=1, cpt=shape.cpt if tile.alpha == 1 else 1)
+
+
 def configs(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Config]:
     """Every block shape that can run, or the request's as these arrays allow it.
 
@@ -241,6 +255,8 @@ def configs(tile: Tile, correlation: Correlation, request: Request) -> Iterator[
     large = device.large_blocks
     if config and not large and (config.bulk or config.split_k > 1):
         raise ValueError(f"{config} needs bulk copies or clusters; {device.name} has neither")
+    if config and config.fused and config.bulk:
+        raise ValueError(f"{config}: who transforms the filter copies none of it; give it bulk=0")
     splits = SPLITS if large else (1,)
     offers = (CONFIGS | MODULI if large else FOLDED if fold else EARLIER).get(tile.alpha, ())
     fits = (s for v in offers for s in fitted(v, tile.alpha, correlation.out_channels))
@@ -251,10 +267,7 @@ def configs(tile: Tile, correlation: Correlation, request: Request) -> Iterator[
             if 2 * shape.accumulators(tile.alpha) * shape.consumers > ACCUMULATORS:
                 continue
             shape = replace(shape, fold=fold // shape.kc)
-        if request.aligned and correlation.channels % shape.cpt == 0:
-            shape = replace(shape, xvec=shape.cpt)
-        else:  # one channel a lane; at alpha 1 pointers to so many tiles take too many registers
-            shape = replace(shape, xvec=1, cpt=shape.cpt if tile.alpha == 1 else 1)
+        shape = with_loads(shape, tile, correlation, request)
         if config:
             shapes = [shape]
         else:

@@ -23,7 +23,7 @@ def spent(plan: Tiling, model: DeviceModel = MODEL) -> dict[str, float]:
     c = plan.correlation
     ffmas = v.kc * alpha * v.bm * v.bt  # of a stage
     lane_m, lane_tiles = v.lane(alpha)
-    tiles = v.v_tiles / v.share  # transformed for a filter row
+    tiles = v.v_tiles / v.share + v.bm * v.fused  # transformed for a filter row
     slots = m.vector if v.xvec > 1 else m.scalar
 
     rounds = -(-plan.whole // plan.grid)
@@ -44,6 +44,8 @@ def spent(plan: Tiling, model: DeviceModel = MODEL) -> dict[str, float]:
     around = rounds * sums * m.work_tile + shared * -(-sums // v.split_k) * m.cluster
     cycles["outputs"] = around * v.bm * v.bt * alpha / ACCUMULATORS
     found = {name: c.groups * each / device.clock for name, each in cycles.items()}
+    if v.fused:
+        return {**found, "launch": model.device.launch, "filter": 0.0}
     read = 4 * c.groups * math.prod(c.filter) * c.channels * c.out_channels
     filter_ = copying(device, read + plan.workspace, model)
     return {**found, "launch": 2 * model.device.launch, "filter": filter_}

@@ -17,13 +17,26 @@ from winolab.gpu.params import (
 FILTER_PARAMS = layout("GammaFfmaFilterParams", "gamma_ffma/filter")
 PARAMS = layout("PlainParams", "gamma_ffma/block")
 COMPACT_PARAMS = layout("CompactParams", "gamma_ffma/block")
+FUSED_PARAMS = layout("FusedParams", "gamma_ffma/block")
 FALLBACK_PARAMS = layout("FallbackParams", "gamma_ffma/fallback_kernel")  # behind three structs
 
 
 def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspace: int) -> None:
     """Compute all groups on the current stream."""
+    if call.config.fused:
+        _launch_fused(call, kernels, a, b, out)
+        return
     prepare(call, kernels, b, workspace)
     run(call, kernels, a, workspace, out, call.device.early_launches)
+
+
+def _launch_fused(call: Tiling, kernels: Kernels, x: View, w: View, y: View) -> None:
+    """The same by blocks that transform the filter: one launch a group."""
+    for group in range(call.correlation.groups):
+        x_at, _, y_at, *values = _values(call, group, x, 0, y)
+        address, *strides = correlation_params.filter_map(call.correlation, w, group, 4)
+        params = FUSED_PARAMS.pack(x_at, address, y_at, *strides, *values)
+        _launch(call, kernels, group, params, y, early=False)
 
 
 def prepare(call: Tiling, kernels: Kernels, b: View, prepared: int) -> None:
@@ -37,9 +50,14 @@ def run(call: Tiling, kernels: Kernels, x: View, prepared: int, y: View, early: 
     """Convolve with a transformed filter; ``early``: the launch before transforms it."""
     for group in range(call.correlation.groups):
         params = main_params(call, group, x, prepared, y)
-        params = finished(params, y, group * call.correlation.out_channels, "float32")
-        begin = early and group == 0
-        kernels["winolab_gamma_ffma"]((call.grid, 1, 1), call.config.threads, params, begin)
+        _launch(call, kernels, group, params, y, early and group == 0)
+
+
+def _launch(
+    call: Tiling, kernels: Kernels, group: int, params: Params, y: View, early: bool
+) -> None:
+    params = finished(params, y, group * call.correlation.out_channels, "float32")
+    kernels["winolab_gamma_ffma"]((call.grid, 1, 1), call.config.threads, params, early)
 
 
 def fall_back(
@@ -82,16 +100,20 @@ def filter_params(call: Tiling, group: int, w: View | None, prepared: int) -> Pa
 
 def main_params(call: Tiling, group: int, x: View, prepared: int, y: View) -> Params:
     """Parameters of a group's convolution, the transformed filters at address ``prepared``."""
-    c = call.correlation
-    values = (
-        x.address + 4 * group * c.channels,
-        _filter(call, group, prepared),
-        y.address + 4 * group * c.out_channels,
-        *correlation_params.values(call, x, y),
-    )
+    values = _values(call, group, x, prepared, y)
     if not call.config.compact:
         return PARAMS.pack(*values)
     return COMPACT_PARAMS.pack(_filters(call, group, prepared), *values)
+
+
+def _values(call: Tiling, group: int, x: View, prepared: int, y: View) -> tuple[int, ...]:
+    """What both structs have: addresses of a group's x, U and y, and how they are cut."""
+    return (
+        x.address + 4 * group * call.correlation.channels,
+        _filter(call, group, prepared),
+        y.address + 4 * group * call.correlation.out_channels,
+        *correlation_params.values(call, x, y),
+    )
 
 
 def _filters(call: Tiling, group: int, prepared: int) -> TensorMap:

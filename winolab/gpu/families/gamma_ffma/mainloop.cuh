@@ -24,7 +24,6 @@
 #pragma once
 
 #include "ffma.cuh"
-#include "filter.cuh"
 #include "produce.cuh"
 #include "finish.cuh"
 #include "load_warp.cuh"

@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
-from winolab.algorithm import Algorithm, Tile
+from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.arguments.epilogue import Epilogue
+from winolab.device import Device
+from winolab.gpu.codegen.emit import apart, named
 from winolab.gpu.families.clusters import clusters
 from winolab.gpu.families.gamma_ffma import launch
 from winolab.gpu.families.gamma_ffma.config import CONFIGS, MODULI, Config, configs
 from winolab.gpu.families.gamma_ffma.cost import seconds
+from winolab.gpu.families.gamma_ffma.published import Published, part
 from winolab.gpu.families.gamma_ffma.source import source
 from winolab.gpu.families.gamma_ffma.tiling import FILTER_BLOCK, Tiling, padded_outputs
 from winolab.gpu.params import (
@@ -78,10 +81,8 @@ class GammaFfmaPlan(Tiling, BasePlan):
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
-        return {
-            "winolab_gamma_ffma_filter": 0,
-            "winolab_gamma_ffma": self.config.shared_memory(self.tile.alpha),
-        }
+        filter_ = {} if self.config.fused else {"winolab_gamma_ffma_filter": 0}
+        return {**filter_, "winolab_gamma_ffma": self.config.shared_memory(self.tile.alpha)}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
@@ -95,13 +96,17 @@ class GammaFfmaPlan(Tiling, BasePlan):
         return self.workspace
 
     def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
-        """Transform the filter."""
+        """Transform the filter, unless blocks do: TypeError."""
+        if self.config.fused:
+            super().prepare(kernels, b, prepared, index)
         launch.prepare(self, kernels, b, prepared)
 
     def run(
         self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
     ) -> None:
-        """Convolve with a transformed filter."""
+        """Convolve with a transformed filter, unless blocks transform it: TypeError."""
+        if self.config.fused:
+            super().run(kernels, a, prepared, out, workspace, index)
         launch.run(self, kernels, a, prepared, out, early=False)
 
     @property
@@ -129,31 +134,165 @@ class GammaFfmaPlan(Tiling, BasePlan):
         launch.fall_back(self, kernels, scan, x, w, prepared, y)
 
 
-def plans(request: Request) -> Iterator[GammaFfmaPlan]:
+@dataclass(frozen=True)
+class SegmentedPlan(BasePlan):
+    """Im2col-Winograd's boundary treatment: a kernel a segment of the width, none masked."""
+
+    parts: tuple[GammaFfmaPlan, ...]  # the named tile's first
+    starts: tuple[int, ...]  # of segments, along the width
+    precision: str = "fp32"
+    simulated = "fp32"  # what the reference calls the arithmetic
+    out_dtype = "float32"
+
+    @property
+    def direction(self) -> str:
+        """Every part's."""
+        return self.parts[0].direction
+
+    @property
+    def problem(self) -> Problem:
+        """The whole."""
+        return self.parts[0].problem
+
+    @property
+    def device(self) -> Device:
+        """Every part's."""
+        return self.parts[0].device
+
+    @property
+    def tiles(self) -> tuple[Tile]:
+        """The named tile; smaller ones, which err less, have the rest."""
+        return self.parts[0].tiles
+
+    @property
+    def points(self) -> str:
+        """The named tile's."""
+        return self.parts[0].points
+
+    @property
+    def config(self) -> Config:
+        """The named tile's."""
+        return self.parts[0].config
+
+    @property
+    def kernel(self) -> str:
+        """The paper's names of the kernels."""
+        return " and ".join(p.kernel for p in self.parts)
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of every part's transformed filter."""
+        return sum(p.workspace for p in self.parts)
+
+    @property
+    def prepared_size(self) -> int:
+        """The same: the whole workspace."""
+        return self.workspace
+
+    @property
+    def predicted(self) -> float:
+        """Seconds: parts run one after another."""
+        return sum(p.predicted for p in self.parts)
+
+    def __str__(self) -> str:
+        where = (f"outputs {at} to {at + p.correlation.output[2] - 1} of the width"
+                 for at, p in zip(self.starts, self.parts, strict=True))  # fmt: skip
+        return "\n".join(f"segment    {at}\n{p}" for at, p in zip(where, self.parts, strict=True))
+
+    def source(self) -> str:
+        """The translation unit of every part, each in a namespace of its own."""
+        return apart([p.source() for p in self.parts])
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        return {
+            named(name, i): size
+            for i, p in enumerate(self.parts)
+            for name, size in p.shared().items()
+        }
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        for p, own, at, y in self._calls(kernels, workspace, out):
+            p.launch(own, a, b, y, at, index)
+
+    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
+        """Transform the filter for every part."""
+        for p, own, at, _ in self._calls(kernels, prepared):
+            p.prepare(own, b, at, index)
+
+    def run(
+        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
+    ) -> None:
+        """Convolve with transformed filters."""
+        for p, own, at, y in self._calls(kernels, prepared, out):
+            p.run(own, a, at, y, workspace, index)
+
+    def _calls(
+        self, kernels: Kernels, workspace: int, out: View | None = None
+    ) -> Iterator[tuple[GammaFfmaPlan, Kernels, int, View]]:
+        """Each part, its kernels by their own names, where its filter lies and its outputs."""
+        y = out or View(0, (0, 0, 0, 0))
+        for i, (p, start) in enumerate(zip(self.parts, self.starts, strict=True)):
+            own = {name: kernels[named(name, i)] for name in p.shared()}
+            yield p, own, workspace, replace(y, address=y.address + 4 * start * y.strides[3])
+            workspace += p.workspace
+
+
+def plans(request: Request) -> Iterator[GammaFfmaPlan | SegmentedPlan]:
     """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
     algorithm, device = request.algorithm, request.device
     if device.compute_capability < ARCHITECTURE:
         raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
     correlation = Correlation.of(request.problem, request.direction)
-    shapes = [
-        (tile, shape)
-        for tile in _tiles(correlation, algorithm)
-        for shape in configs(tile, correlation, request)
-    ]
+    tiles = _tiles(correlation, algorithm)
+    if named := Published.of(algorithm):
+        yield _published(request, correlation, tiles[0], named)
+        return
+    shapes = [(tile, shape) for tile in tiles for shape in configs(tile, correlation, request)]
     if not shapes:
         raise ValueError(
             f"no block of {algorithm or 'any kernel'} fits {device.name}: its "
             f"{device.shared_memory} B of shared memory, or its registers; name another algorithm"
         )
     made = (_plan(request, correlation, tile, shape) for tile, shape in shapes)
-    found = [p for p in made if max(p.filter_grid[1:]) <= MOST_BLOCKS]
+    found = [p for p in made if _launches(p)]
     if not found:
-        raise ValueError(
-            f"a filter of {math.prod(correlation.filter)} taps and {correlation.channels} channels "
-            f"takes more blocks than CUDA launches, {MOST_BLOCKS} for taps and as many for every "
-            f"{FILTER_BLOCK} channels: cut the filter, and add up the results"
-        )
+        raise _too_many(correlation)
     yield from found
+
+
+def _launches(plan: GammaFfmaPlan) -> bool:
+    """Whether CUDA launches as many blocks as transform the filter, where a launch does."""
+    return plan.config.fused or max(plan.filter_grid[1:]) <= MOST_BLOCKS
+
+
+def _too_many(correlation: Correlation) -> ValueError:
+    return ValueError(
+        f"a filter of {math.prod(correlation.filter)} taps and {correlation.channels} channels "
+        f"takes more blocks than CUDA launches, {MOST_BLOCKS} for taps and as many for every "
+        f"{FILTER_BLOCK} channels: cut the filter, and add up the results"
+    )
+
+
+def _published(
+    request: Request, correlation: Correlation, tile: Tile, named: Published
+) -> GammaFfmaPlan | SegmentedPlan:
+    """A kernel as the paper has it, or one a segment of the width."""
+    cut = named.cut(correlation.output[2], tile)
+    parts = []
+    for segment in cut:
+        outputs = part(correlation, segment, len(cut) > 1)
+        config = named.config(segment.tile, outputs, request)
+        made = _plan(request, outputs, segment.tile, config)
+        points = request.points_of(segment.tile)
+        parts.append(replace(made, points=points))
+    if not all(map(_launches, parts)):
+        raise _too_many(correlation)
+    starts = tuple(segment.start for segment in cut)
+    return parts[0] if len(parts) == 1 else SegmentedPlan(tuple(parts), starts)
 
 
 def _tiles(correlation: Correlation, algorithm: Algorithm | None) -> tuple[Tile, ...]:
@@ -202,7 +341,7 @@ def _plan(request: Request, correlation: Correlation, tile: Tile, config: Config
         whole,
         tiles_width,
         blocks_row,
-        transformed * correlation.groups,
+        0 if config.fused else transformed * correlation.groups,
         predicted=0.0,
     )
     return replace(plan, predicted=seconds(plan))

@@ -18,6 +18,8 @@ struct PartialSums {
   }
 };
 
+constexpr unsigned JOINED = 1u << ALPHA;  // OVERLAP: of a tile's mask, beside its inputs' bits
+
 // What who does not store() does meanwhile, once a pass.
 __device__ __forceinline__ void meet(int sharers) {
   if constexpr (SPLIT_K > 1) {
@@ -60,6 +62,45 @@ __device__ __forceinline__ void load_channels(float (&d)[CPT], const float* x, b
   }
 }
 
+// The tile that is a producer's ``g``-th.
+__device__ __forceinline__ int tile_of(int slot, int g) {
+  return slot * ABREAST + g % ABREAST + g / ABREAST * (ABREAST * SLOTS);
+}
+
+// FUSED: a stage of U, made of the filter itself: BM outputs × KC channels from ``channel`` on of one
+// outer tap. Neighbouring lanes have neighbouring outputs, so that they write to different banks. (A
+// template, so that only FUSED asks for strides.)
+template <class P>
+__device__ __forceinline__ void make_filters(const P& p, float* to, int output, int fd, int fh,
+                                             int fw, int channel, int thread) {
+  const float* w = p.u + fd * p.depth_stride + fh * p.row_stride + fw * R * p.width_stride;
+  for (int i = thread; i < BM * LPT; i += PRODUCERS) {
+    const int m = i % BM, c = i / BM * CPT, left = p.channels - channel - c;
+    const bool inside = output + m < p.out_channels && left > 0;
+    const float* from = w + (output + m) * p.m_stride + (channel + c) * p.c_stride;
+    float taps[R][CPT];
+#pragma unroll
+    for (int j = 0; j < R; ++j) {
+      if (p.c_stride == 1) {
+        load_channels(taps[j], from + j * p.width_stride, inside, left);
+      } else {
+#pragma unroll
+        for (int k = 0; k < CPT; ++k)
+          taps[j][k] = inside && k < left ? __ldg(from + k * p.c_stride + j * p.width_stride) : 0.0f;
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < CPT; ++k) {
+      float tap[R], state[ALPHA];
+#pragma unroll
+      for (int j = 0; j < R; ++j) tap[j] = taps[j][k];
+      transform_filter(tap, state);
+#pragma unroll
+      for (int s = 0; s < ALPHA; ++s) to[(s * KC + c + k) * BM + m] = state[s];
+    }
+  }
+}
+
 __device__ __forceinline__ void produce(const GammaParams& p, GammaFfmaShared& shared) {
   const int thread = threadIdx.x - CONSUMERS;
   const int group = thread % LPT, slot = thread / LPT;
@@ -89,16 +130,20 @@ __device__ __forceinline__ void produce(const GammaParams& p, GammaFfmaShared& s
       if (new_tap) {
 #pragma unroll
         for (int g = 0; g < GROUPS; ++g) {
-          const int tile = slot + g * SLOTS, at = work.column + tile % COLUMNS;
+          const int tile = tile_of(slot, g), at = work.column + tile % COLUMNS;
           const Column column(p, at);
           const int d = column.depth + fd - p.pad_depth, w = column.first + fw * R - p.pad_width;
           const int h = work.row + tile / COLUMNS + fh - p.pad_height;
-          const bool row = (V_TILES % SLOTS == 0 || tile < V_TILES) && at < p.columns &&
+          const bool row = (V_TILES % (ABREAST * SLOTS) == 0 || tile < V_TILES) && at < p.columns &&
                            (unsigned)d < (unsigned)p.depth && (unsigned)h < (unsigned)p.height;
           inside[g] = 0;
 #pragma unroll
           for (int i = 0; i < INPUTS; ++i)
             inside[g] |= (unsigned)(row && (unsigned)(w + i) < (unsigned)p.width) << i;
+          if constexpr (OVERLAP) {
+            // What the tile before it in the same row of outputs has loaded already.
+            if (g % 2 && column.first) inside[g] = inside[g] >> (INPUTS - N) << (INPUTS - N) | JOINED;
+          }
           x[g] = p.x + column.batch * p.x_batch + d * p.x_depth + h * p.x_row +
                  (long long)w * p.x_pixel + group * CPT;
         }
@@ -115,21 +160,38 @@ __device__ __forceinline__ void produce(const GammaParams& p, GammaFfmaShared& s
           for (int i = 0; i < INPUTS; ++i)
             load_channels(d[g - first][i], x[g] + chunk * KC + i * p.x_pixel, mask >> i & 1,
                           p.channels - channel);
+          if constexpr (OVERLAP) {
+            if (g % 2 && inside[g] & JOINED) {
+#pragma unroll
+              for (int i = 0; i < INPUTS - N; ++i)
+#pragma unroll
+                for (int c = 0; c < CPT; ++c) d[g - first][i][c] = d[g - first - 1][i + N][c];
+            }
+          }
         }
         if (first == 0) barrier_wait(&shared.v_empty[pipe.stage], pipe.phase ^ 1);
 #pragma unroll
-        for (int g = first; g < first + BATCH && g < GROUPS; ++g) {
-          const int tile = slot + g * SLOTS;
-          if (V_TILES % SLOTS == 0 || tile < V_TILES) {
+        for (int g = first; g < first + BATCH && g < GROUPS; g += ABREAST) {
+          const int tile = tile_of(slot, g);
+          if (V_TILES % (ABREAST * SLOTS) == 0 || tile < V_TILES) {
             float* v = shared.v[pipe.stage] + group * CPT * V_STRIDE + tile;
 #pragma unroll
             for (int c = 0; c < CPT; ++c) {
-              float column[INPUTS], state[ALPHA];
+              float column[INPUTS], state[ABREAST][ALPHA];
 #pragma unroll
-              for (int i = 0; i < INPUTS; ++i) column[i] = d[g - first][i][c];
-              transform_input(column, state);
+              for (int k = 0; k < ABREAST; ++k) {
 #pragma unroll
-              for (int s = 0; s < ALPHA; ++s) v[(s * KC + c) * V_STRIDE] = state[s];
+                for (int i = 0; i < INPUTS; ++i) column[i] = d[g - first + k][i][c];
+                transform_input(column, state[k]);
+              }
+#pragma unroll
+              for (int s = 0; s < ALPHA; ++s) {
+                float* to = v + (s * KC + c) * V_STRIDE;
+                if constexpr (OVERLAP)
+                  *reinterpret_cast<float2*>(to) = make_float2(state[0][s], state[ABREAST - 1][s]);
+                else
+                  *to = state[0][s];
+              }
             }
           }
         }
@@ -138,11 +200,19 @@ __device__ __forceinline__ void produce(const GammaParams& p, GammaFfmaShared& s
       pipe.advance();
       // The U stages that meet this V stage; the last of them are still to be used when the next V
       // stage is made.
-      if (!filtered && (!BULK || thread == ISSUER)) {
+      if (!FUSED && !filtered && (!BULK || thread == ISSUER)) {
         launch_before_done();
         filtered = true;
       }
-      if constexpr (!BULK) {
+      if constexpr (FUSED) {
+        for (int row = 0; row < SHARE; ++row) {
+          barrier_wait(&shared.u_empty[u_pipe.stage], u_pipe.phase ^ 1);
+          make_filters(p, shared.u[u_pipe.stage], work.block_m * BM, fd, fh + row, fw, chunk * KC,
+                       thread);
+          barrier_arrive(&shared.u_full[u_pipe.stage]);
+          u_pipe.advance();
+        }
+      } else if constexpr (!BULK) {
         for (int row = 0; row < SHARE; ++row) {
           barrier_wait(&shared.u_empty[u_pipe.stage], u_pipe.phase ^ 1);
 #pragma unroll 4

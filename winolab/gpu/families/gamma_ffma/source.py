@@ -22,6 +22,9 @@ def source(
 ) -> str:
     """The translation unit of one config of Γα(n,r); unless ``alone`` behind another's."""
     made = transforms(tile.n, tile.r, points).programs
+    kernels = ("gamma_ffma/kernel",) if alone else ("gamma_ffma/fallback_kernel",)
+    if alone and not config.fused:
+        kernels = ("gamma_ffma/filter", *kernels)
     return unit(
         f"F({tile.n},{tile.r}), points {points}, {config}",
         {
@@ -36,7 +39,7 @@ def source(
             "transform_input": made.BT,
             "transform_output": made.AT,
         },
-        ("gamma_ffma/kernel" if alone else "gamma_ffma/fallback_kernel",),
+        kernels,
         # With moduli beyond points a tile has more states than inputs.
         macros={"INPUTS": "ALPHA" if tile.minimal else "(N + R - 1)"},
     )

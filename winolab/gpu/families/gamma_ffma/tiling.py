@@ -69,6 +69,6 @@ class Tiling(Named):
 
 
 def padded_outputs(correlation: Correlation, config: Config) -> int:
-    """Output channels of the transformed filter: tensor copies take fours."""
+    """Output channels of the transformed filter, where there is one: tensor copies take fours."""
     step = 4 if config.compact else config.bm
     return -(-correlation.out_channels // step) * step

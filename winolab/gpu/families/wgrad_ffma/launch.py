@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from winolab.gpu.codegen.emit import named
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.wgrad import (
     parameters,
     reduce,
 )
 from winolab.gpu.families.wgrad_ffma.config import THREADS
-from winolab.gpu.families.wgrad_ffma.source import named
 from winolab.gpu.families.wgrad_ffma.tiling import PartTiling, Tiling
 from winolab.gpu.params import Kernels, Params, View
 

@@ -14,6 +14,7 @@ from operator import methodcaller
 
 from winolab.algorithm import Problem, Tile
 from winolab.device import Device
+from winolab.gpu.codegen.emit import named
 from winolab.gpu.families.stages import as_fit
 from winolab.gpu.families.wgrad import (
     POSITIONS,
@@ -27,7 +28,7 @@ from winolab.gpu.families.wgrad import (
 from winolab.gpu.families.wgrad_ffma import launch
 from winolab.gpu.families.wgrad_ffma.config import CONFIGS, EARLIER, THREADS, Config
 from winolab.gpu.families.wgrad_ffma.cost import timing_of
-from winolab.gpu.families.wgrad_ffma.source import named, paired_source, source
+from winolab.gpu.families.wgrad_ffma.source import paired_source, source
 from winolab.gpu.families.wgrad_ffma.tiling import PartTiling, Tiling
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.base_plan import BasePlan

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 
 from winolab.algorithm import Tile
-from winolab.gpu.codegen.emit import unit
+from winolab.gpu.codegen.emit import apart, unit
 from winolab.gpu.families.wgrad_ffma.config import Config
 from winolab.ref.algebra.program import Program, program
 from winolab.ref.algebra.transforms import transforms
-
-SPACES = ("first", "second")
 
 
 @lru_cache(maxsize=256)
@@ -56,15 +53,6 @@ def source(tile: Tile, points: str, config: Config, segments: str = "flat") -> s
     )
 
 
-def named(text: str, part: int) -> str:
-    """Names of kernels as the ``part``-th kernel of a pair has them."""
-    return re.sub(r"\bwinolab_\w+", r"\g<0>_second", text) if part else text
-
-
 def paired_source(parts: Sequence[tuple[Tile, str, Config]]) -> str:
     """One translation unit of one or both kernels of a pair, each in a namespace of its own."""
-    units = (named(source(*what, segments="boxes"), part) for part, what in enumerate(parts))
-    return "\n".join(
-        f"namespace {space} {{\n{text}\n}}  // namespace {space}"
-        for space, text in zip(SPACES, units, strict=False)
-    )
+    return apart(source(*what, segments="boxes") for what in parts)
