@@ -12,7 +12,7 @@ import pytest
 from tests.gpu import hosted
 from winolab.gpu.codegen import emit, simulated
 from winolab.gpu.codegen.structs import layout, layouts, size
-from winolab.gpu.families import epilogue, scale, wgrad
+from winolab.gpu.families import epilogue, scale, wgrad, winrs
 from winolab.gpu.families.axes import PARAMS as AXIS
 from winolab.gpu.families.depthwise import launch as depthwise
 from winolab.gpu.families.direct import launch as direct
@@ -26,7 +26,6 @@ from winolab.gpu.families.nested import launch as nested
 from winolab.gpu.families.wgrad_direct import chunks
 from winolab.gpu.families.wgrad_direct import config as wgrad_direct_config
 from winolab.gpu.families.wgrad_direct import launch as wgrad_direct
-from winolab.gpu.families.wgrad_ffma import launch as wgrad_ffma
 from winolab.gpu.families.wgrad_winograd import launch as wgrad_winograd
 from winolab.gpu.params import INT, LONG, POINTER, Layout, Params
 from winolab.gpu.runtime import layout_copy
@@ -38,8 +37,8 @@ STRUCTS = {
     "gradients": ("GradientParams", "gradient_scheduler", [wgrad.PARAMS], []),
     "gradients in boxes": (
         "BoxParams",
-        "wgrad_ffma/boxes",
-        [wgrad.PARAMS, wgrad_ffma.BOX_PARAMS],
+        "boxes",
+        [wgrad.PARAMS, winrs.PARAMS],
         [("GradientParams", "gradient_scheduler")],
     ),
     "reduce": ("ReduceParams", "split_k", [wgrad.REDUCE_PARAMS], []),

@@ -111,7 +111,7 @@ def test_winrs_is_admissible_at_any_points(points, precision) -> None:
     """Where points err too much, other tiles are left, which take their own best, or, of the
     paper's plan, none that the points serve."""
     request = request_of("32x56x56x64:64x3x3", precision)
-    if points.endswith("6,inf") and precision != "fp16":
+    if points.endswith("6,inf"):
         with pytest.raises(ValueError, match=r"as many as Ω4\(3,2\) of the plan has states"):
             plan(replace(request, algorithm=parse_algorithm(f"winrs@{points}")))
         return

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
+from tests.gpu.families.wgrad_mma.operands import operands
 from tests.gpu.guarded import MEAN, limits
-from tests.gpu.support.halves import DTYPES
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import datasheet
 from winolab.gpu.families.wgrad_mma.plan import WgradMmaPlan, plans
@@ -30,14 +30,6 @@ def asked(text: str, precision: str, gpu: str, problem: Problem, **options) -> l
     named, device = parse_algorithm(f"omega:{text}"), datasheet(gpu)
     options = {"out_dtype": "float32", **options}
     return list(plans(Request(problem, "backward_filter", device, named, precision, **options)))
-
-
-def operands(problem: Problem, precision: str) -> tuple[np.ndarray, np.ndarray]:
-    """x and dy, uniform on [-1, 1)."""
-    rng = np.random.default_rng(0)
-    shapes = problem.x_shape, problem.y_shape
-    x, dy = (rng.uniform(-1, 1, s).astype(DTYPES[precision]) for s in shapes)
-    return x, dy
 
 
 def check(p: WgradMmaPlan, dtype: str = "float32", rounding: float = 0.0) -> None:

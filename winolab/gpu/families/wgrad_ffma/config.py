@@ -36,6 +36,11 @@ class Config(KernelConfig):
     consumer_registers: int = 192  # of a thread; 0 and 0: as many as the launch gives
     producer_registers: int = 120  # 384 × 168 in all, what the launch allocates: more never arrives
 
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return THREADS
+
     def constants(self) -> dict[str, int]:
         """The constants of the source, by name."""
         return {name.upper(): value for name, value in asdict(self).items()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from winolab.gpu.codegen.emit import named
-from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.wgrad import (
     parameters,
     reduce,
@@ -13,8 +12,6 @@ from winolab.gpu.families.wgrad import (
 from winolab.gpu.families.wgrad_ffma.config import THREADS
 from winolab.gpu.families.wgrad_ffma.tiling import PartTiling, Tiling
 from winolab.gpu.params import Kernels, Params, View
-
-BOX_PARAMS = layout("BoxParams", "wgrad_ffma/boxes")  # behind gradient_scheduler.cuh's
 
 
 def launch(
@@ -40,8 +37,7 @@ def launch_pair(
 ) -> None:
     """The same by WinRS's plan: each kernel's segments, then the sum of all buckets."""
     for part, call in enumerate(parts):
-        boxes = BOX_PARAMS.pack(*call.cuts, call.column, call.bucket, call.buckets)
-        params = Params.of(packed(call, (a, b, out), workspace), boxes)
+        params = Params.of(packed(call, (a, b, out), workspace), call.params)
         kernels[named("winolab_wgrad_ffma", part)]((call.grid, 1, 1), THREADS, params)
     first = parts[0]
     if count := sum(call.segments for call in parts) - 1:

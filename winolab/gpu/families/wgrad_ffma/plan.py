@@ -9,20 +9,16 @@ each kernel is launched once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from operator import methodcaller
 
-from winolab.algorithm import Problem, Tile
-from winolab.device import Device
-from winolab.gpu.codegen.emit import named
+from winolab.algorithm import Tile
 from winolab.gpu.families.stages import as_fit
 from winolab.gpu.families.wgrad import (
     POSITIONS,
     Gradient,
     Segments,
-    adding,
     choose,
-    of_this_gpu,
     tiles,
 )
 from winolab.gpu.families.wgrad_ffma import launch
@@ -30,12 +26,11 @@ from winolab.gpu.families.wgrad_ffma.config import CONFIGS, EARLIER, THREADS, Co
 from winolab.gpu.families.wgrad_ffma.cost import timing_of
 from winolab.gpu.families.wgrad_ffma.source import paired_source, source
 from winolab.gpu.families.wgrad_ffma.tiling import PartTiling, Tiling
+from winolab.gpu.families.winrs import PairPlan, cuts, planned, summed
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.base_plan import BasePlan
-from winolab.gpu.planner.correlation import three
 from winolab.gpu.planner.request import FallbackLaunches, Request, Sum
 from winolab.ref.algorithms.winrs.kernels import TILES, Kernel
-from winolab.ref.algorithms.winrs.plan import plan as winrs_plan
 
 ARCHITECTURE = (8, 0)  # mbarriers
 
@@ -115,99 +110,23 @@ class WgradFfmaPlan(Tiling, BasePlan):
 
 
 @dataclass(frozen=True)
-class WinrsPlan(BasePlan):
-    """WinRS's own plan: a pair of kernels, each launched once over its segments of dy."""
+class WinrsPlan(PairPlan):
+    """WinRS's own plan in FP32."""
 
-    parts: tuple[PartTiling, ...]  # of the pair's first kernel, and of the second if there is one
-    segment: tuple[int, ...]  # size of the largest of the first kernel
-    predicted: float  # seconds, the sum of the buckets included
-    direction: str = "backward_filter"
-    precision: str = "fp32"
+    parts: tuple[PartTiling, ...]
+
+    entry = "winolab_wgrad_ffma"
     simulated = "fp32"  # what the reference calls the arithmetic
     out_dtype = "float32"
-
-    @property
-    def problem(self) -> Problem:
-        """Both kernels'."""
-        return self.parts[0].problem
-
-    @property
-    def device(self) -> Device:
-        """Both kernels'."""
-        return self.parts[0].device
-
-    @property
-    def tiles(self) -> tuple[Tile]:
-        """The first kernel's tile; ``sums`` have both."""
-        return (self.parts[0].tile,)
-
-    @property
-    def points(self) -> str:
-        """The caller's, of both kernels."""
-        return self.parts[0].points
 
     @property
     def config(self) -> Config:
         """The first kernel's."""
         return self.parts[0].config
 
-    @property
-    def segments(self) -> int:
-        """Segments of both kernels."""
-        return sum(part.segments for part in self.parts)
-
-    @property
-    def workspace(self) -> int:
-        """Bytes of the buckets behind the first segment's, which is dw."""
-        return self.parts[0].workspace
-
-    @property
-    def sums(self) -> tuple[Sum, ...]:
-        """How dw is summed, by kernel: each has a share of dy's columns."""
-        g = self.parts[0].gradient
-        rows = g.batch * g.output[0] * g.output[1] * g.met
-        width = sum(part.pitch * part.cuts[2] for part in self.parts)
-        return tuple(
-            Sum(
-                part.pitch * part.cuts[2] / width,
-                rows / (part.cuts[0] * part.cuts[1]) * part.pitch / part.tile.r,
-                tile=part.tile,
-            )
-            for part in self.parts
-        )
-
-    @property
-    def kernel(self) -> str:
-        """The paper's names of the kernels."""
-        return " and ".join(str(Kernel(part.tile)) for part in self.parts)
-
-    def __str__(self) -> str:
-        p, shared = self.problem, max(self.shared().values())
-        size = "×".join(map(str, self.segment))
-        return "\n".join(
-            [
-                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
-                f"kernel     {self.kernel} fp32, points {self.points}, by WinRS's planner",
-                *(f"block      {k.config.bi} × {k.config.bo} input × output channels, "
-                  f"{k.config.kc} units a stage; {k.config}" for k in self.parts),
-                f"grid       {' and '.join(str(k.grid) for k in self.parts)} blocks of {THREADS} "
-                f"threads, {self.segments} segments of up to {size}",
-                f"memory     {shared} B shared, {self.workspace} B workspace",
-                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
-            ]
-        )  # fmt: skip
-
     def source(self) -> str:
         """The translation unit of each kernel, and of ``winolab_reduce``."""
         return paired_source([(k.tile, k.points, k.config) for k in self.parts])
-
-    def shared(self) -> dict[str, int]:
-        """Bytes of dynamic shared memory, by kernel."""
-        main = {
-            named("winolab_wgrad_ffma", i): k.config.shared_memory(k.tile.alpha)
-            for i, k in enumerate(self.parts)
-        }
-        return main | {"winolab_reduce": 0}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
@@ -264,42 +183,24 @@ def _winrs(request: Request, g: Gradient) -> WinrsPlan:
 
     Sums are not put aside in between (FOLDS): the paper's segments are short enough.
     """
-    algorithm, problem, device = request.algorithm, request.problem, request.device
+    device = request.device
     asked = request.config_of(Config)  # of units that run on there are none here
-    of_this_gpu(algorithm)
-    if algorithm is None or algorithm.scaling:
-        raise ValueError(f"the CUDA kernels compute winrs without options, not {algorithm}")
-    made = winrs_plan(
-        problem,
-        device,
-        points=algorithm.points,
-        segments=algorithm.segments,
-        workspace_limit=request.workspace_limit,
-    )
-    heights = three(made.shape.parts, 1)[-2:] if made.shape.parts else (1, 1)
-    across = made.pair.units // made.shape.units
-    buckets = across + (made.pair.second is not None)
-    boxes = heights[0] * heights[1]
-    parts = []
-    for kernel, columns, count, column, bucket in (
-        (made.pair.first, made.shape.units, across, 0, 0),
-        (made.pair.second, made.pair.rest, 1, made.pair.units * made.pair.first.tile.r, across),
-    ):
-        if kernel is None:
-            continue
-        tile = kernel.tile
-        pitch, segments = columns * tile.r, boxes * count
-        units = g.units(tile, pitch * count)
+    made = planned(request, request.workspace_limit)
+    parts, total = [], summed(made, g)
+    for cut in cuts(made):
+        tile, pitch, segments = cut.kernel.tile, cut.pitch, cut.segments
+        units = g.units(tile, pitch * cut.count)
         timed = [
             (t.seconds(units, segments), t, v)
             for v in ([] if asked and asked.wrap else _shapes(request, g, tile, pitch))
             for t in [timing_of(device, g, tile, v, pitch)]
         ]
         if not timed:
-            raise ValueError(f"no block shape of {kernel} fits {device.name}; name direct")
+            raise ValueError(f"no block shape of {cut.kernel} fits {device.name}; name direct")
         seconds, timing, config = min(timed, key=lambda found: found[0])
+        total += seconds
         part = PartTiling(
-            problem,
+            request.problem,
             g,
             tile,
             request.points_of(tile),
@@ -311,15 +212,10 @@ def _winrs(request: Request, g: Gradient) -> WinrsPlan:
             config.state_blocks * min(timing.slots, timing.blocks * segments),
             POSITIONS,
             made.workspace,
-            (heights[0], heights[1], count),
-            column,
-            bucket,
-            buckets,
+            *astuple(cut.boxes),
         )
-        parts.append((seconds, part))
-    total = sum(seconds for seconds, _ in parts)
-    total += adding(device, len(made.segments), 4 * g.weights)
-    return WinrsPlan(tuple(p for _, p in parts), made.segment_shape, total)
+        parts.append(part)
+    return WinrsPlan(tuple(parts), made.segment_shape, total)
 
 
 def _whole(aligned: bool, channels: int, vector: int) -> bool:

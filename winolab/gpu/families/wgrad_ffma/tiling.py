@@ -10,6 +10,7 @@ from winolab.gpu.families.wgrad import (
     Gradient,
 )
 from winolab.gpu.families.wgrad_ffma.config import Config
+from winolab.gpu.families.winrs import Boxes
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,5 @@ class Tiling:
 
 
 @dataclass(frozen=True)
-class PartTiling(Tiling):
-    """The segments of one kernel of WinRS's pair: boxes of dy, of ``pitch`` columns each."""
-
-    cuts: tuple[int, int, int]  # along depth, height and width
-    column: int  # of dy, where they begin
-    bucket: int  # of the first of them
-    buckets: int  # of both kernels' segments in a box of depths and rows
+class PartTiling(Boxes, Tiling):
+    """The segments of one kernel of WinRS's pair."""

@@ -139,14 +139,14 @@ __device__ __forceinline__ void finish(WgradMmaShared& shared, const Target<T>& 
 }
 
 // Sums of one segment alone, and with FIRST those of the first, are dw's; others are buckets'.
-__device__ __forceinline__ void finish(const GradientParams& p, WgradMmaShared& shared,
-                                       const GradientWorkTile& work,
+__device__ __forceinline__ void finish(const Params& p, WgradMmaShared& shared,
+                                       const WorkTile& work,
                                        const Sums (&acc)[STATES][MS][NS], int state0, int sharer) {
   const int row_size = p.taps_width * p.channels, outer = p.taps_depth * p.taps_height;
   const int taps = min(N, p.taps_width - work.tap_width);
   const int outs = p.out_channels - work.out, ins = p.channels - work.in;
   const long long out = work.group * p.out_channels + work.out;
-  if (p.segments == 1 || (FIRST && work.segment == 0)) {
+  if (work.alone(p) || (FIRST && work.segment == 0)) {
     Out* dw = p.dw + out * p.dw_out + work.tap_depth * p.dw_depth + work.tap_height * p.dw_row +
               work.tap_width * p.dw_tap + work.in * p.dw_in;
     finish(shared, Target<Out>{dw, p.dw_out, p.dw_tap, p.dw_in, outs, ins, taps}, acc, state0, sharer);
@@ -159,11 +159,11 @@ __device__ __forceinline__ void finish(const GradientParams& p, WgradMmaShared& 
   }
 }
 
-__device__ __forceinline__ void consume(const GradientParams& p, WgradMmaShared& shared) {
+__device__ __forceinline__ void consume(const Params& p, WgradMmaShared& shared) {
   const int warp = threadIdx.x / 32, state0 = warp / SHARERS * STATES, sharer = warp % SHARERS;
   Pipe<STAGES> pipe;
   for (int index = blockIdx.x; index < p.work_tiles; index += gridDim.x) {
-    const GradientWorkTile work(p, index);
+    const WorkTile work(p, index);
     Sums acc[STATES][MS][NS] = {};
 #pragma unroll 1
     for (int step = work.steps(); step > 0; --step) {
@@ -178,7 +178,7 @@ __device__ __forceinline__ void consume(const GradientParams& p, WgradMmaShared&
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    winolab_wgrad_mma(const __grid_constant__ GradientParams p) {
+    winolab_wgrad_mma(const __grid_constant__ Params p) {
   extern __shared__ __align__(128) unsigned char memory[];
   WgradMmaShared& shared = *reinterpret_cast<WgradMmaShared*>(memory);
   if (threadIdx.x == 0)

@@ -7,17 +7,19 @@ One launch computes every segment's share of the sum; a second one adds the shar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from operator import methodcaller
 
 from winolab.algorithm import FUSED, FUSED_FP16, Algorithm, Tile
+from winolab.gpu.codegen.emit import apart
 from winolab.gpu.families.stages import as_fit
 from winolab.gpu.families.wgrad import Gradient, choose, tiles
 from winolab.gpu.families.wgrad_mma import launch
 from winolab.gpu.families.wgrad_mma.config import CONFIGS, EARLIER, FP16_SUMS, Config
 from winolab.gpu.families.wgrad_mma.cost import timing_of
 from winolab.gpu.families.wgrad_mma.source import source
-from winolab.gpu.families.wgrad_mma.tiling import SCALING, Tiling, first
+from winolab.gpu.families.wgrad_mma.tiling import SCALING, PartTiling, Tiling, first
+from winolab.gpu.families.winrs import PairPlan, cuts, planned, summed
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.request import Request, Sum
@@ -96,14 +98,54 @@ class WgradMmaPlan(Tiling, BasePlan):
         launch.launch(self, kernels, a, b, out, workspace)
 
 
-def plans(request: Request) -> Iterator[WgradMmaPlan]:
-    """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
+@dataclass(frozen=True)
+class WinrsMmaPlan(PairPlan):
+    """WinRS's own plan in 16 bits."""
+
+    parts: tuple[PartTiling, ...]
+    precision: str = "fp16"
+    out_dtype: str = "float16"
+
+    entry = "winolab_wgrad_mma"
+    scaling = SCALING
+
+    @property
+    def simulated(self) -> str:
+        """What the reference calls this arithmetic."""
+        return self.config.simulated(self.precision)
+
+    @property
+    def config(self) -> Config:
+        """The first kernel's."""
+        return self.parts[0].config
+
+    def source(self) -> str:
+        """The translation unit of each kernel, and of ``winolab_reduce``."""
+        return apart(
+            source(k.tile, k.points, self.precision, self.out_dtype, k.config, "boxes")
+            for k in self.parts
+        )
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        launch.launch_pair(self.parts, kernels, a, b, out, workspace)
+
+
+def plans(request: Request) -> Iterator[WgradMmaPlan | WinrsMmaPlan]:
+    """WinRS's plan where that is named, else every tile and block shape that can run.
+
+    Raises ValueError where none can, and says why."""
     device, algorithm = request.device, request.algorithm
     if device.compute_capability < ARCHITECTURE:
         raise request.unfit("the Tensor Core kernels need {}.{} or later".format(*ARCHITECTURE))
     if algorithm and algorithm.kind == "direct":
         raise ValueError("fused omega transforms; direct products have kernels of their own")
     g = Gradient.of(request.problem)
+    if algorithm and algorithm.kind == "winrs":
+        yield _winrs(request, g)
+        return
     named = algorithm is not None and algorithm.kind == "omega"
     for tile in tiles(g, algorithm, NAMED if named else PAPER, (FUSED, FUSED_FP16)):
         for shape in _shapes(request, tile, algorithm):
@@ -112,7 +154,76 @@ def plans(request: Request) -> Iterator[WgradMmaPlan]:
                 yield from _plans(request, g, tile, shape)
 
 
-def near(request: Request) -> Iterator[WgradMmaPlan]:
+def _winrs(request: Request, g: Gradient) -> WinrsMmaPlan:
+    """What WinRS's Algorithms 1 and 2 decide, on the fastest predicted block shapes.
+
+    The paper has even widths. What FP16's kernels cannot end goes to the shortest one, whose last
+    columns are masked.
+    """
+    device, limit, bucket = request.device, request.workspace_limit, 4 * g.weights
+    written = request.written
+    if limit is not None and not first(written):
+        limit = max(0, limit - bucket)  # dw itself is no bucket
+    made = planned(request, limit, "fp16")
+    if made.pair.first.tile == DIRECT:
+        raise ValueError("winrs's plan of this gradient in 16 bits is direct products: name direct")
+    count = len(made.segments)
+    workspace = bucket * (count - first(written)) if count > 1 else 0
+    parts, total = [], summed(made, g)
+    for cut in cuts(made):
+        tile = _ending(g.filter[2]) if cut.kernel.tile == DIRECT else cut.kernel.tile
+        pitch = -(-cut.pitch // tile.r) * tile.r
+        units = g.units(tile, pitch * cut.count)
+        timed = [
+            (t.seconds(units, cut.segments), t, v)
+            for v in _vectors(request, g, tile)
+            for t in [timing_of(device, g, tile, v)]
+        ]
+        if not timed:
+            raise ValueError(f"no block shape of {cut.kernel} fits {device.name}; name direct")
+        seconds, timing, config = min(timed, key=lambda found: found[0])
+        total += seconds
+        part = PartTiling(
+            request.problem,
+            g,
+            tile,
+            request.points_of(tile),
+            request.precision,
+            written,
+            config,
+            device,
+            pitch,
+            cut.segments,
+            timing.blocks,
+            min(timing.slots, timing.blocks * cut.segments),
+            workspace,
+            *astuple(cut.boxes),
+        )
+        parts.append(part)
+    how = request.precision, written
+    return WinrsMmaPlan(tuple(parts), made.segment_shape, total, "backward_filter", *how)
+
+
+def _ending(taps: int) -> Tile:
+    """The tile that computes so many taps from the fewest columns."""
+    return min((t for t in PAPER if taps % t.n == 0), key=lambda t: (t.r, -t.n))
+
+
+def _vectors(request: Request, g: Gradient, tile: Tile) -> Iterator[Config]:
+    """The block shapes that fit the device, for rows of whole units."""
+    pairs = _pairs(request, g)
+    for shape in _shapes(request, tile, None):
+        size = methodcaller("shared_memory", tile.alpha)
+        if fits := as_fit(shape, size, request.device.shared_memory):
+            yield replace(fits, wrap=0, vector=int(all(pairs)), dwvec=2 if pairs[0] else 1)
+
+
+def _pairs(request: Request, g: Gradient) -> list[bool]:
+    """Whether channels of x and dw, and of dy, are loaded and stored in pairs."""
+    return [request.aligned and c % 2 == 0 for c in (g.channels, g.out_channels)]
+
+
+def near(request: Request) -> Iterator[WgradMmaPlan | WinrsMmaPlan]:
     """What can be picked of a request that does not say how: on 9.0, where direct products on wgmma
     are faster at every width (docs/notes/042), nothing."""
     if request.device.compute_capability != WGMMA:
@@ -137,7 +248,7 @@ def _shapes(request: Request, tile: Tile, algorithm: Algorithm | None) -> tuple[
 
 def _plans(request: Request, g: Gradient, tile: Tile, shape: Config) -> Iterator[WgradMmaPlan]:
     """The plans of a block shape: rows of whole units, and units that run on."""
-    pairs = [request.aligned and c % 2 == 0 for c in (g.channels, g.out_channels)]
+    pairs = _pairs(request, g)
     for pitch in g.pitches(tile, shape.wrap if request.config else None):
         wrap, vector, dwvec = int(pitch % tile.r > 0), int(all(pairs)), 2 if pairs[0] else 1
         yield _plan(request, g, tile, replace(shape, wrap=wrap, vector=vector, dwvec=dwvec), pitch)

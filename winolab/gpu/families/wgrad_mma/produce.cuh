@@ -3,6 +3,7 @@
 
 #include "elements.cuh"
 #include "gradient_scheduler.cuh"
+#include SEGMENTS_FILE
 #include "pairs.cuh"
 #include "pipe.cuh"
 #include "pipeline.cuh"
@@ -87,15 +88,15 @@ __device__ __forceinline__ void store_states(unsigned short* to, const unsigned 
 }
 
 // Loads of the next step are in flight while this one's columns are transformed.
-__device__ __forceinline__ void produce(const GradientParams& p, WgradMmaShared& shared) {
+__device__ __forceinline__ void produce(const Params& p, WgradMmaShared& shared) {
   const int thread = threadIdx.x - CONSUMERS;
   const int in = thread % PAIRS_I * 2, out = thread % PAIRS_O * 2;
   const int unit_i = thread / PAIRS_I, unit_o = thread / PAIRS_O;
   int table = 0;
   Pipe<STAGES> pipe;
   for (int index = blockIdx.x; index < p.work_tiles; index += gridDim.x) {
-    const GradientWorkTile work(p, index);
-    const Map map(p, work);
+    const WorkTile work(p, index);
+    const Units units(p, work);
     const int ins = p.channels - work.in - in, outs = p.out_channels - work.out - out;
     const int steps = work.steps();
     unsigned x[GROUPS_I][ALPHA], dy[GROUPS_O][R];
@@ -103,7 +104,7 @@ __device__ __forceinline__ void produce(const GradientParams& p, WgradMmaShared&
     // still read the table before.
     const auto describe = [&](int step) {
       table ^= PRODUCERS;
-      shared.units[table + thread] = map.unit(work.begin + step * KC + thread);
+      shared.units[table + thread] = units.unit(work.begin + step * KC + thread);
       producers_sync<PRODUCERS>();
     };
     const auto load_dy = [&](int g, int step) {

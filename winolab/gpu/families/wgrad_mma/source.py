@@ -30,8 +30,17 @@ class Transform:
 
 
 @lru_cache(maxsize=256)
-def source(tile: Tile, points: str, precision: str, out_dtype: str, config: Config) -> str:
-    """One config's translation unit: ``winolab_wgrad_mma`` and ``winolab_reduce``."""
+def source(
+    tile: Tile,
+    points: str,
+    precision: str,
+    out_dtype: str,
+    config: Config,
+    segments: str = "flat",
+) -> str:
+    """One config's translation unit: ``winolab_wgrad_mma`` and ``winolab_reduce``. ``segments``
+    are "flat", ranges of the sum over rows, or "boxes" of dy.
+    """
     programs = transforms(tile.n, tile.r, points, SCALING).programs
     of = precision if config.half2 else ""
     return unit(
@@ -51,4 +60,5 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, config: Conf
             "transform_output": programs.AT,
         },
         ("wgrad_mma/kernel",),
+        files={"SEGMENTS_FILE": f"{segments}.cuh"},
     )

@@ -8,6 +8,7 @@ from winolab.algorithm import Problem, Tile
 from winolab.device import Device
 from winolab.gpu.families.wgrad import Gradient
 from winolab.gpu.families.wgrad_mma.config import Config
+from winolab.gpu.families.winrs import Boxes
 
 SCALING = "l1"  # of the rows of G and BT: states are no larger than data (WinRS, section 5)
 
@@ -34,6 +35,11 @@ class Tiling:
     def first(self) -> bool:
         """Whether dw, in FP32, is the first segment's bucket."""
         return first(self.out_dtype)
+
+
+@dataclass(frozen=True)
+class PartTiling(Boxes, Tiling):
+    """The segments of one kernel of WinRS's pair."""
 
 
 def first(out_dtype: str) -> bool:

@@ -20,7 +20,6 @@ from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import check_unit, three
 from winolab.gpu.planner.fallback import FLAGS
 from winolab.gpu.planner.request import Request, Sum
-from winolab.points import check_served
 from winolab.ref.algorithms.winrs.kernels import Kernel
 from winolab.ref.error.metrics import error_ratio
 
@@ -130,10 +129,10 @@ def plans(request: Request) -> Iterator[WgradWinogradPlan]:
     if config and config.sums == 16 and (precision != "fp16" or config.wgmma):
         raise ValueError(f"sums in FP16 are those of fp16 on mma.sync, not of {precision}")
     check_unit(problem)
-    if parts == 2 and request.algorithm and request.algorithm.kind == "winrs":
+    if request.algorithm and request.algorithm.kind == "winrs":
         raise ValueError(
-            "winrs is the paper's plan, of kernels on FFMA units or of 16 bits; in fp32_split name "
-            "omega, such as omega:8:3:6, or direct"
+            "winrs is the paper's plan, of fused kernels on FFMA units or of 16 bits; in "
+            f"{precision} name omega, such as omega:8:3:6, or direct"
         )
     wide = 2 if parts == 2 else 4
     channels = problem.in_channels, problem.out_channels
@@ -175,9 +174,8 @@ def _tiles(problem: Problem, algorithm: Algorithm | None) -> Iterator[Tile]:
     of_this_gpu(algorithm)
     width = problem.filter[-1]
     scaled = algorithm is not None and algorithm.scaling
-    if algorithm is None or (algorithm.kind == "winrs" and not scaled):
-        points = algorithm.points if algorithm else "best"
-        check_served(points, ADMITTED, "a kernel of winrs on Tensor Cores")
+    if algorithm is None:
+        points = "best"
         yield Tile(1, 1)
         work = {
             t: _work(t, width, problem.output[-1])
@@ -191,7 +189,7 @@ def _tiles(problem: Problem, algorithm: Algorithm | None) -> Iterator[Tile]:
         raise ValueError(f"{algorithm}: these kernels transform in a launch of their own")
     elif algorithm.kind != "omega" or scaled:
         raise ValueError(
-            "filter gradients on Tensor Cores are omega, winrs or direct, whose transforms hold a "
+            "filter gradients on Tensor Cores are omega or direct, whose transforms hold a "
             f"scaling of their own ({SCALING}), not {algorithm}"
         )
     else:

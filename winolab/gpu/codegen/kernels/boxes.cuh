@@ -28,14 +28,18 @@ struct BoxWorkTile : GradientWorkTile {
     begin = 0;
     end = p.batch * depths * rows * (p.pitch / R);
   }
+  __device__ __forceinline__ bool alone(const BoxParams& p) const {
+    return p.cuts_depth * p.cuts_row * p.buckets_box == 1;
+  }
 };
 
-// Columns of x move with those of dy, as if the taps lay further on.
+// Columns of x move with those of dy, as if the taps lay further on. The last of dy's may not be there.
 struct BoxUnits {
   GradientWorkTile moved;
   Map map;
+  int width;  // of dy from the first column on
   __device__ __forceinline__ BoxUnits(const BoxParams& p, const BoxWorkTile& work)
-      : moved(shifted(work)), map(p, moved) {
+      : moved(shifted(work)), map(p, moved), width(p.out_width - work.column) {
     map.dy += (long long)work.column * p.dy_pixel;
   }
   static __device__ __forceinline__ GradientWorkTile shifted(const BoxWorkTile& work) {
@@ -43,7 +47,13 @@ struct BoxUnits {
     moved.tap_width += work.column;
     return moved;
   }
-  __device__ __forceinline__ Unit unit(int index) const { return map.unit(index); }
+  __device__ __forceinline__ Unit unit(int index) const {
+    Unit unit = map.unit(index);
+    int column;
+    map.pitch.divide(index * R, column);
+    unit.dy_mask &= Map::bits(0, width - column, R);
+    return unit;
+  }
 };
 
 using Params = BoxParams;
