@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from papers.im2col_winograd_2024 import accuracy, kernels, training
+from papers.im2col_winograd_2024 import accuracy, kernels, training, variants
 
-TABLES = (accuracy.TABLE3, accuracy.FIGURE10, accuracy.H100, *kernels.TABLES, *training.TABLES)
+TABLES = (
+    accuracy.TABLE3,
+    accuracy.FIGURE10,
+    accuracy.H100,
+    *kernels.TABLES,
+    *variants.TABLES,
+    *training.TABLES,
+)
 COMMANDS = training.COMMANDS

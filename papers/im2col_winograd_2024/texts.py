@@ -136,5 +136,22 @@ TEXTS = {
         "ours: mean and maximum.",
         told,
     ),
+    "im2col_winograd_2024 variants": Text(
+        "Its sections 5.4 to 5.6: input reuse pays where (r − 1)/α is at least 0.4375, c64 raises "
+        "Γ16(8,9)'s intensity from 10.24 operations a byte, of which reuse makes 12.19, to 15.06, "
+        "and of a masked tile up to five sixths are computed in vain.",
+        "Counted from the configs of the CUDA kernels that have these names (gamma:16:8:9;"
+        "variant=c64+fused): bytes that a block loads of x and of the filter, which costs α "
+        "numbers a tile instead of r where a launch before transforms it, as in our own kernels.",
+        "Counted, nothing measured.",
+        told,
+    ),
+    "im2col_winograd_2024 variants_kernels": Text(
+        "The same variants; the paper has no times of them apart.",
+        "Each kernel of Table 2 in its blocks, forward, every policy on and off, beside our own "
+        f"kernel of the tile. {RUN}",
+        "ours: time without the policy over time with it, geometric mean over layers.",
+        told,
+    ),
 }
 TEXTS |= training.TEXTS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.harness.missing import Lines, missing
-from papers.winrs_2025 import counts, errors, grid, kernels, timing
+from papers.winrs_2025 import ablations, counts, errors, grid, kernels, plans, timing
 
 
 def _training() -> Lines:
@@ -26,5 +26,7 @@ TABLES = (
     errors.ZERO_MEAN,
     timing.FRONTIER_TABLE,
     *kernels.TABLES,
+    *plans.TABLES,
+    *ablations.TABLES,
     missing(grid.PAPER, "figure13", "CNN training", _training, "no training yet"),
 )

@@ -145,6 +145,19 @@ def _plain(cells: Sequence[Cell]) -> list[str]:
     return [_count(cells)]
 
 
+def _conclusion(cells: Sequence[Cell]) -> list[str]:
+    most: dict[int, list[str]] = {}
+    for c in cells:
+        if c.column == "faster up to so many channels":
+            device = c.where.partition(",")[0]
+            most.setdefault(int(c.ours), []).append(f"{device} {c.where.rpartition(' ')[2]}")
+    never = ", ".join(most.get(0, []))
+    always = {text.rpartition(" ")[0] for text in most.get(512, [])}
+    return [
+        f"Up to 512 channels it holds on {', '.join(sorted(always))}; nowhere on {never}.",
+    ]
+
+
 def _figure7(cells: Sequence[Cell]) -> list[str]:
     return [
         "Counting confirms the formula for a padding of at most the filter and the output. The "
@@ -256,6 +269,41 @@ TEXTS = {
         "constants, which the paper's has not: nothing is judged.",
         "paper: its minimum and maximum. ours: over the layers of the sample; cuDNN in FP32 is "
         "that without TF32, except Cu-Algo1, which the paper has in TF32.",
+        told,
+    ),
+    "winrs_2025 plans": Text(
+        "Not in the paper: it has one planner.",
+        "Algorithms 1 and 2, as the kernels launch them, and the fastest of the same kernels on "
+        "segments of our own, by our device model on the whole grid. In FP16 dw is in FP16, so "
+        "that every segment has a bucket, and 2, 4, 6 and 8 taps have no kernel but those of 3 and "
+        "6.",
+        "Predicted, nothing measured: our time over WinRS's; the geometric mean.",
+        told,
+    ),
+    "winrs_2025 conclusion": Text(
+        "On an RTX 4090, an L40S and an A5000 WinRS in FP16 is 1.3 to 4.7 times as fast as cuDNN's "
+        "GEMM.",
+        "The fastest fused Ω and the fastest direct products of this package on 32 images of 32 to "
+        "512 channels and equal work, by our device model and data sheets. On Hopper direct "
+        "products run on wgmma, at twice mma.sync's rate, and transforms, which FP32 lanes do, "
+        "bind Ω; elsewhere products bind it and its saving is left. Two launches, which transform "
+        "once, are faster still where channels are many.",
+        "Predicted; on an H100 measured as well (docs/notes/042).",
+        _conclusion,
+    ),
+    "winrs_2025 simplification": Text(
+        "Section 5.2: rows of points p and −p share products, which nearly halves them, for 6 % of "
+        "the throughput.",
+        "Multiplications and FMAs of the programs that the kernels are printed from, over entries "
+        "of the matrices other than 0 and ±1.",
+        COUNTED,
+        _plain,
+    ),
+    "winrs_2025 ablations_kernels": Text(
+        "Section 5.2: padding is worth 46 % in FP16; FP16 is 3.27 times FP32 on average.",
+        f"Fused Ω's policies on and off. {RUN} Rows are of the kernel before every thread arrived "
+        "at its barriers (docs/notes/042).",
+        "ours: time without the policy over time with it, geometric mean over layers.",
         told,
     ),
 }

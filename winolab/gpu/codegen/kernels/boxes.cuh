@@ -28,9 +28,6 @@ struct BoxWorkTile : GradientWorkTile {
     begin = 0;
     end = p.batch * depths * rows * (p.pitch / R);
   }
-  __device__ __forceinline__ bool alone(const BoxParams& p) const {
-    return p.cuts_depth * p.cuts_row * p.buckets_box == 1;
-  }
 };
 
 // Columns of x move with those of dy, as if the taps lay further on. The last of dy's may not be there.

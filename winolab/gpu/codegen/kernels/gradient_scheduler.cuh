@@ -73,8 +73,6 @@ struct GradientWorkTile {
     end = (int)((long long)units * (segment + 1) / p.segments);
   }
   __device__ __forceinline__ int steps() const { return (end - begin + KC - 1) / KC; }
-  // Whether no other segment has a part of the sum.
-  __device__ __forceinline__ bool alone(const GradientParams& p) const { return p.segments == 1; }
 };
 
 // Where the columns of a unit lie, of x and of dy: addresses are those of the block's first channel.

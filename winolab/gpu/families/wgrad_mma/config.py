@@ -23,6 +23,7 @@ class Config(KernelConfig):
     kc: int = KC
     pad: int = 8  # values behind a unit's channels, so that ldmatrix meets no bank twice; or 0
     sums: int = 32  # bits of the accumulators; 16: FP16's, as the paper's
+    scaled: int = 1  # whether rows of G and BT have an L1 norm of 1: else FP16 loses small states
     half2: int = 0  # whether transforms are of pairs of 16-bit numbers, not in FP32
     wrap: int = 0  # whether units run from one row of dy into the next
     vector: int = 1  # whether channels are loaded in pairs
@@ -39,6 +40,11 @@ class Config(KernelConfig):
     def constants(self) -> dict[str, int]:
         """The constants of the source, by name."""
         return {name.upper(): value for name, value in asdict(self).items()}
+
+    @property
+    def scaling(self) -> str | None:
+        """What scales the transforms' rows: states are no larger than data (WinRS, section 5)."""
+        return "l1" if self.scaled else None
 
     def sharers(self, alpha: int) -> int:
         """Warps that multiply one state, each for its part of the output channels."""
@@ -59,7 +65,7 @@ class Config(KernelConfig):
         return f"{precision}{transform},accumulation=tensor_core:16:2:truncate"
 
     def __str__(self) -> str:
-        names = ("pad", "sums", "half2", "wrap", "vector", "dwvec")
+        names = ("pad", "sums", "scaled", "half2", "wrap", "vector", "dwvec")
         changed = [
             f"{f.name}={getattr(self, f.name)}"
             for f in fields(self)

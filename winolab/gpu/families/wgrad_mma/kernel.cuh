@@ -138,6 +138,13 @@ __device__ __forceinline__ void finish(WgradMmaShared& shared, const Target<T>& 
     }
 }
 
+// Whether there is one segment of all kernels. (A template, so that only BOXES asks for theirs.)
+template <class P>
+__device__ __forceinline__ bool alone(const P& p) {
+  if constexpr (BOXES) return p.cuts_depth * p.cuts_row * p.buckets_box == 1;
+  return p.segments == 1;
+}
+
 // Sums of one segment alone, and with FIRST those of the first, are dw's; others are buckets'.
 __device__ __forceinline__ void finish(const Params& p, WgradMmaShared& shared,
                                        const WorkTile& work,
@@ -146,7 +153,7 @@ __device__ __forceinline__ void finish(const Params& p, WgradMmaShared& shared,
   const int taps = min(N, p.taps_width - work.tap_width);
   const int outs = p.out_channels - work.out, ins = p.channels - work.in;
   const long long out = work.group * p.out_channels + work.out;
-  if (work.alone(p) || (FIRST && work.segment == 0)) {
+  if (alone(p) || (FIRST && work.segment == 0)) {
     Out* dw = p.dw + out * p.dw_out + work.tap_depth * p.dw_depth + work.tap_height * p.dw_row +
               work.tap_width * p.dw_tap + work.in * p.dw_in;
     finish(shared, Target<Out>{dw, p.dw_out, p.dw_tap, p.dw_in, outs, ins, taps}, acc, state0, sharer);

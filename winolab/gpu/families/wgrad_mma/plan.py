@@ -18,7 +18,7 @@ from winolab.gpu.families.wgrad_mma import launch
 from winolab.gpu.families.wgrad_mma.config import CONFIGS, EARLIER, FP16_SUMS, Config
 from winolab.gpu.families.wgrad_mma.cost import timing_of
 from winolab.gpu.families.wgrad_mma.source import source
-from winolab.gpu.families.wgrad_mma.tiling import SCALING, PartTiling, Tiling, first
+from winolab.gpu.families.wgrad_mma.tiling import PartTiling, Tiling, first
 from winolab.gpu.families.winrs import PairPlan, cuts, planned, summed
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.base_plan import BasePlan
@@ -40,7 +40,10 @@ class WgradMmaPlan(Tiling, BasePlan):
     predicted: float  # seconds, the sum of the buckets included
     direction: str = "backward_filter"
 
-    scaling = SCALING
+    @property
+    def scaling(self) -> str | None:
+        """Of the transforms' rows."""
+        return self.config.scaling
 
     @property
     def simulated(self) -> str:
@@ -107,7 +110,11 @@ class WinrsMmaPlan(PairPlan):
     out_dtype: str = "float16"
 
     entry = "winolab_wgrad_mma"
-    scaling = SCALING
+
+    @property
+    def scaling(self) -> str | None:
+        """Of the transforms' rows."""
+        return self.config.scaling
 
     @property
     def simulated(self) -> str:

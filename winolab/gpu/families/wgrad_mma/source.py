@@ -9,7 +9,7 @@ from winolab.algorithm import Tile
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.families.wgrad import TYPES
 from winolab.gpu.families.wgrad_mma.config import Config
-from winolab.gpu.families.wgrad_mma.tiling import SCALING, first
+from winolab.gpu.families.wgrad_mma.tiling import first
 from winolab.gpu.planner.request import DTYPES
 from winolab.ref.algebra.program import Program
 from winolab.ref.algebra.transforms import transforms
@@ -41,7 +41,7 @@ def source(
     """One config's translation unit: ``winolab_wgrad_mma`` and ``winolab_reduce``. ``segments``
     are "flat", ranges of the sum over rows, or "boxes" of dy.
     """
-    programs = transforms(tile.n, tile.r, points, SCALING).programs
+    programs = transforms(tile.n, tile.r, points, config.scaling).programs
     of = precision if config.half2 else ""
     return unit(
         f"Ω{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {config}",
@@ -52,6 +52,7 @@ def source(
             "INPUT": TYPES[DTYPES[precision]],
             "OUTPUT": TYPES[out_dtype],
             "FIRST": int(first(out_dtype)),
+            "BOXES": int(segments == "boxes"),
             **config.constants(),
         },
         {

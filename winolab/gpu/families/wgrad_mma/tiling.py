@@ -10,8 +10,6 @@ from winolab.gpu.families.wgrad import Gradient
 from winolab.gpu.families.wgrad_mma.config import Config
 from winolab.gpu.families.winrs import Boxes
 
-SCALING = "l1"  # of the rows of G and BT: states are no larger than data (WinRS, section 5)
-
 
 @dataclass(frozen=True)
 class Tiling:
