@@ -139,6 +139,17 @@ paper.table("figure10")
 paper.table("h100")
 
 # %% [markdown]
+# ## Its variants
+#
+# Input reuse, larger blocks, the filter's transform inside the block and segments at the edge have
+# names, `gamma:16:8:9;variant=c64+fused+segments`, by which CUDA kernels run them; bytes are
+# counted from their configs. Our own kernels transform the filter in a launch before, which loads
+# α numbers a tile instead of r, and make up for it by stages that several filter rows share.
+
+# %%
+paper.table("variants")
+
+# %% [markdown]
 # ## On a GPU
 #
 # What follows was measured; the rows are kept, so that this renders without a GPU

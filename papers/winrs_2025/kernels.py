@@ -7,6 +7,7 @@ conv_backward_filter picks by itself is shown.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 from experiments.gpu.ceilings import product_bound, transform_bound
@@ -27,6 +28,7 @@ from experiments.harness.facts import table
 from experiments.harness.tables import Cell, Table, interval, none, one, select
 from experiments.harness.verdicts import Range, Verdict
 from papers.winrs_2025.grid import MIB, PAPER, WORDS
+from papers.winrs_2025.timing import FP16_OVER_FP32
 from winolab.ref.algorithms.winrs.kernels import TILES
 
 Pick = Callable[[Measured], Row | None]
@@ -204,6 +206,68 @@ def _is(row: Row, name: str, group: str) -> bool:
     return name == "Cu-Algo1" or row["products"] == group
 
 
+PADDING = 1.46  # section 5.2: padding of ldmatrix's rows, FP16
+
+
+def cells_ablations(rows: Sequence[Row]) -> list[Cell]:
+    """Each policy of fused Ω in FP16, on over off, by kernel: geometric means over layers."""
+    found: list[Cell] = []
+    fused = select(rows, kind="fused")
+    for name in dict.fromkeys(r["kernel"] for r in fused):
+        mine = select(fused, kernel=name)
+        for text, off, on, paper in (
+            ("rows padded by 128 bits", " pad=0", "", PADDING),
+            ("transforms of half2", "", " half2=1", None),
+            ("sums in FP16, and blocks as large", "", " sums=16", None),
+        ):
+            found += _gain(name, text, paper, list(_pairs(mine, off, on)))
+    found += _gain("all", "FP16 over FP32", FP16_OVER_FP32, list(_beside(rows)))
+    return found
+
+
+def _pairs(rows: Sequence[Row], off: str, on: str) -> Iterator[float]:
+    """Times without a policy over those with it; sums in FP16 have block shapes of their own."""
+    by_layer: dict[tuple[str, str], dict[str, float]] = {}
+    for r in rows:
+        layer = r["input"], r["filter"]
+        by_layer.setdefault(layer, {})[r["plan"]] = r["cold_us"][1]
+    for plans in by_layer.values():
+        for plan, took in plans.items():
+            if on == " sums=16":
+                plain = [t for p, t in plans.items() if _usual(p)]
+                if plan.endswith(on) and plain:
+                    yield min(plain) / took
+            elif off and plan.endswith(off):
+                yield took / plans.get(plan.removesuffix(off), math.nan)
+            elif on and plan.endswith(on) and "sums" not in plan:
+                yield plans.get(plan.removesuffix(on), math.nan) / took
+
+
+def _beside(rows: Sequence[Row]) -> Iterator[float]:
+    """FP32's time over the same kernel's in FP16 with its usual policies, a layer each."""
+    for other in select(rows, kind="fused in FP32"):
+        same = select(rows, kind="fused", kernel=other["kernel"], filter=other["filter"],
+                      input=other["input"])  # fmt: skip
+        if took := [r["cold_us"][1] for r in same if _usual(r["plan"])]:
+            yield other["cold_us"][1] / min(took)
+
+
+def _usual(plan: str) -> bool:
+    return not any(name in plan for name in ("pad=", "half2=", "sums="))
+
+
+def _gain(where: str, text: str, paper: float | None, ratios: Sequence[float]) -> Iterator[Cell]:
+    known = [r for r in ratios if not math.isnan(r)]
+    if known:
+        mean = math.exp(sum(map(math.log, known)) / len(known))
+        note = f"{len(known)} layers, {min(known):.2f} to {max(known):.2f}"
+        if paper:
+            yield one(where, text, paper, mean, standing=Verdict.NOT_COMPARABLE,
+                      note=f"{note}; another device")  # fmt: skip
+        else:
+            yield one(where, text, None, mean, note=note)
+
+
 TABLE2 = Table(
     PAPER, "table2_kernels", "Workspace on a GPU", none, cells_table2,
     "Ω: the paper's average lies in the 90 % interval of the sample's, and its maximum is not "
@@ -220,4 +284,9 @@ TABLE4 = Table(
     "nothing is judged: the kernels have other points and exact constants",
     sources=("throughput",), values=("mare_u01",),
 )  # fmt: skip
-TABLES = (TABLE2, TABLE3, TABLE4)
+ABLATIONS = Table(
+    PAPER, "ablations_kernels", "What each policy of fused Ω in FP16 is worth on a GPU", none,
+    cells_ablations, "nothing is judged: another device",
+    sources=("fused_omega",), values=("cold_us",),
+)  # fmt: skip
+TABLES = (TABLE2, TABLE3, TABLE4, ABLATIONS)

@@ -33,9 +33,11 @@ from experiments.gpu.rows import stored
 from experiments.report.beside import Paper
 from experiments.report.partition_picture import picture
 from papers.winrs_2025 import errors as study
+from papers.winrs_2025 import plans
 from papers.winrs_2025.accuracy import Gradient
 from papers.winrs_2025.grid import Layer
 from winolab import Problem, Tile
+from winolab.device import H100
 from winolab.ref.algorithms.winrs.plan import plan
 
 paper = Paper("winrs_2025")
@@ -59,6 +61,44 @@ plan(Problem.of((32, 224, 224, 64), (64, 3, 3, 64), padding=1), "rtx4090")
 # %%
 small = plan(Problem.of((32, 28, 28, 256), (256, 3, 3, 256), padding=1), "rtx4090")
 picture([small.as_dict() | small.partition()])
+
+# %% [markdown]
+# ## What a GPU runs of it
+#
+# `winrs` launches this plan: each kernel of the pair once, over its segments, whose sums lie in
+# buckets of dw's size. Beside it the same kernels on segments of our own, ranges of the flat sum,
+# as many as fill the GPU. Where the workspace goes: a bucket a segment but for the one that dw
+# itself is, which it cannot be in 16 bits.
+
+# %%
+problem = Problem.of((32, 28, 28, 256), (256, 3, 3, 256), padding=1)
+for precision in ("fp32", "fp16"):
+    for whose, found in (
+        ("WinRS's", plans.papers(problem, H100, precision)),
+        ("ours", plans.omega(problem, H100, precision)),
+    ):
+        buckets = found.workspace / 4 / np.prod(problem.w_shape)
+        print(
+            f"{precision} {whose:8} {found.kernel:20} {found.segments:3} segments "
+            f"{buckets:4.0f} buckets {found.workspace / 2**20:6.1f} MiB "
+            f"{1e6 * found.predicted:6.0f} µs predicted"
+        )
+
+# %% [markdown]
+# On the whole reconstructed grid, by the model that the planner chooses by
+# (`python -m papers.winrs_2025.measure.plans` times 100 of the layers):
+
+# %%
+paper.table("plans")
+
+# %% [markdown]
+# ## Where its conclusion holds
+#
+# Fused Ω in FP16 over direct products, by data sheets. On Hopper transforms bind it while direct
+# products run on wgmma; where FP32 lanes keep up with mma.sync its saving is left.
+
+# %%
+paper.table("conclusion")
 
 # %% [markdown]
 # ## It is the gradient
@@ -191,6 +231,15 @@ paper.figure("table2_kernels")
 
 # %%
 paper.table("table2_kernels")
+
+# %% [markdown]
+# Section 5.2: what each optimization is worth.
+
+# %%
+paper.table("ablations_kernels")
+
+# %%
+paper.table("simplification")
 
 # %% [markdown]
 # Table 4 and Figure 12: mean relative errors on U[0,1].

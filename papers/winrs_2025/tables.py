@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.harness.missing import Lines, missing
-from papers.winrs_2025 import ablations, counts, errors, grid, kernels, plans, timing
+from papers.winrs_2025 import counts, errors, grid, kernels, plans, timing
 
 
 def _training() -> Lines:
@@ -21,12 +21,12 @@ TABLES = (
     counts.FIGURE5,
     counts.FIGURE6,
     counts.FIGURE7,
+    counts.SIMPLIFICATION,
     grid.FIGURE9,
     errors.FIGURE12,
     errors.ZERO_MEAN,
     timing.FRONTIER_TABLE,
     *kernels.TABLES,
     *plans.TABLES,
-    *ablations.TABLES,
     missing(grid.PAPER, "figure13", "CNN training", _training, "no training yet"),
 )

@@ -59,6 +59,14 @@ MODULI = (
         "gamma:19:8:9@0,1/2,-1/2,3/4,-3/4,5/4,-5/4,2,-2,inf,x^2+1,x^2+x+1,x^2-x+1",
     ),
 )
+# Im2col-Winograd's kernels as published, nobody's pick: each policy on.
+PUBLISHED = (
+    ("128x28x28x256:256x3x3", "gamma:4:2:3;variant=ruse+fused"),
+    ("128x24x24x256:256x3x3", "gamma:8:6:3;variant=ruse"),
+    ("64x32x32x256:256x5x5", "gamma:8:4:5;variant=ruse+fused"),
+    ("32x32x32x256:256x9x9", "gamma:16:8:9;variant=ruse+fused"),
+    ("32x32x32x256:256x9x9", "gamma:16:8:9;variant=c64+fused"),
+)
 # Threads of a block that ask, by setmaxnreg, for as many registers as a constant of that name says.
 ROLES = {
     "CONSUMER_REGISTERS": "CONSUMERS",
@@ -247,6 +255,8 @@ def cases(device: str) -> Iterator[Case]:
     for text, name in TWO_LEVEL.items():
         yield Case(device, "forward", text, "fp32_ffma", f"{name};variant=two_level:32")
     for text, name in MODULI if device == HOPPER else ():
+        yield Case(device, "forward", text, "fp32_ffma", name)
+    for text, name in PUBLISHED:
         yield Case(device, "forward", text, "fp32_ffma", name)
     split = (*(str(layer) for name in ("dragon", "table3") for layer in SQUARES[name]), *OTHERS)
     for text in split if device == HOPPER else ():  # by wgmma

@@ -42,7 +42,7 @@ class WgradMmaPlan(Tiling, BasePlan):
 
     @property
     def scaling(self) -> str | None:
-        """Of the transforms' rows."""
+        """What scales the transforms' rows."""
         return self.config.scaling
 
     @property
@@ -113,7 +113,7 @@ class WinrsMmaPlan(PairPlan):
 
     @property
     def scaling(self) -> str | None:
-        """Of the transforms' rows."""
+        """What scales the transforms' rows."""
         return self.config.scaling
 
     @property

@@ -1,6 +1,6 @@
 """On a GPU: WinRS's plan and ours beside each other, on 100 layers of the reconstructed grid.
 
-``python -m experiments.measure.published.winrs [--seconds S]`` adds to
+``python -m papers.winrs_2025.measure.plans [--seconds S]`` adds to
 experiments/results/winrs_plans.jsonl: filter gradients of layers drawn by SEED from all 1,117,
 those above 600 GFLOP among them, in FP32 and FP16. ``kind`` is "winrs" (Algorithms 1 and 2),
 "omega" (the paper's kernels, our segments), "two launches" or "direct" (16 bits), and, by itself or

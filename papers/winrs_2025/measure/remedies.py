@@ -1,6 +1,6 @@
 """On a GPU: WinRS's Figure 12, FP16 sums with each remedy against error off in turn.
 
-``python -m experiments.measure.published.remedies [--seconds S]`` adds to
+``python -m papers.winrs_2025.measure.remedies [--seconds S]`` adds to
 experiments/results/winrs_remedies.jsonl: layers of papers.winrs_2025.errors, U[0, 1], dy
 scaled by 0.01, the mean relative error against FP64. Buckets of "plain sum of buckets" are the
 kernel's, added up in order without compensation.
