@@ -4,6 +4,7 @@
 // that ends at once takes 1.1 µs; these were three.)
 #pragma once
 
+#include "ffma.cuh"
 #include "filter.cuh"
 #include "mainloop.cuh"
 
