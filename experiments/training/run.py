@@ -32,7 +32,7 @@ import typer
 from experiments.harness.facts import ROOT
 from experiments.networks.end_to_end import machine
 from experiments.training import breaks
-from experiments.training.trainer import METHODS, Run, rank, together, train, world
+from experiments.training.trainer import METHODS, Run, agreed, rank, together, train, world
 from winolab.cli.environment import provenance
 from winolab.lines import Lines
 
@@ -124,7 +124,7 @@ def main(
     with together(kind) as device:
         common = {"plan": plan, **provenance(), **machine(kind)}
         for run in missing(output, runs, common["device"]):
-            if time.monotonic() - started > seconds:
+            if agreed(time.monotonic() - started > seconds, device):
                 if rank() == 0:
                     print("time is over; call again to go on")
                 break

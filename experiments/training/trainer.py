@@ -84,6 +84,15 @@ def together(device: str) -> Iterator[str]:
         torch.distributed.destroy_process_group()
 
 
+def agreed(answer: bool, device: str) -> bool:
+    """The first process's answer, so that none waits for one that has stopped."""
+    if world() == 1:
+        return answer
+    said = torch.tensor([float(answer)], device=device)
+    torch.distributed.broadcast(said, 0)
+    return bool(said.item())
+
+
 def built(run: Run) -> nn.Module:
     """The network of a run's seed, on winolab where that is its method."""
     torch.manual_seed(run.seed)

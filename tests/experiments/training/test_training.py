@@ -103,6 +103,7 @@ from tests.experiments.training.network import RUN, trained
 
 trainer.trained = trained
 with trainer.together("cpu") as device:
+    assert trainer.agreed(trainer.rank() == 0, device)
     row = trainer.train(RUN, device)
     if trainer.rank() == 0:
         print(json.dumps(row["losses"]))
