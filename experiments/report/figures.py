@@ -132,12 +132,16 @@ def is_narrow() -> bool:
 
 
 def intervals(panel: Axes, at, values, colour: str, marker: str, label: str) -> None:
-    """Points with the ends of their intervals."""
-    middle, low, high = (np.array(v) for v in zip(*values, strict=True))
+    """Points and the ends of their intervals, which need not hold them."""
+    ours, low, high = (np.array(v) for v in zip(*values, strict=True))
+    ends = [np.maximum(ours - low, 0), np.maximum(high - ours, 0)]
+    outside = (ours < low) | (ours > high)
+    ends[0][outside] = ends[1][outside] = 0
     panel.errorbar(
-        at, middle, [middle - low, high - middle], fmt=marker, color=colour, markersize=4,
-        elinewidth=1, capsize=2, label=label,
+        at, ours, ends, fmt=marker, color=colour, markersize=4, elinewidth=1, capsize=2,
+        label=label,
     )  # fmt: skip
+    panel.vlines(np.array(at)[outside], low[outside], high[outside], colour, linewidth=1)
 
 
 def with_legend(figure: Figure, *panels: Axes, columns: int = 3) -> Figure:

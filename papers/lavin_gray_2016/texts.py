@@ -168,11 +168,12 @@ TEXTS = {
         "for all of them with fp16 data.",
         "The same layers, one image each (the paper does not state its batch), in simulated FP32 "
         "with fused multiply-adds, the transforms in the paper's order, and one accumulator that "
-        "runs over the channels. fp16 data are stored in fp16 and computed in FP32. A sample of "
-        "the outputs is computed, and the maximum over the whole layer follows from the tail of "
-        "its errors (generalized Pareto, 90 % interval, which includes the chance of the maximum "
-        "itself); where a row says full, all outputs were computed.",
-        "ours: median of the layer's maximum; low and high: its 90 % interval.",
+        "runs over the channels. fp16 data are stored in fp16 and computed in FP32. The kept rows "
+        "are of all outputs of each layer (--full, three minutes of a core with Numba); without "
+        "it a sample of them is computed, and the maximum follows from the tail of its errors. "
+        "The interval is that of another layer drawn alike (generalized Pareto, 90 %), which "
+        "includes the chance of the maximum itself.",
+        "ours: the layer's maximum; low and high: the 90 % interval of another layer's.",
         _table4,
     ),
 }

@@ -124,6 +124,11 @@ def test_layouts_and_result_types() -> None:
     assert half.predicted.rtol == half.proven.rtol == 2.0**-11
     assert half.check(winolab.conv_forward(x, w, padding=1, out_dtype="float16"))
     assert not half.check(winolab.conv_forward(x, w, padding=1).astype("f2") * np.float16(1.002))
+    with pytest.raises(ValueError, match=r"y has dtype float16, .* out_dtype float16"):
+        found.check(y.astype(np.float16))
+    y[0, 2, 1, 3] = np.nan
+    lost = found.check(y)
+    assert str(lost) == f"refused: 1 of {y.size} results are not finite, the first at (0, 2, 1, 3)"
     told = json.loads(json.dumps(half.to_dict()))
     assert (told["result"], told["results"]) == ("fp16", 2 * 20 * 18 * 8)
     assert told["predicted"] == {"rtol": 2.0**-11, "atol": half.predicted.atol}

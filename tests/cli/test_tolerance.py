@@ -69,7 +69,7 @@ def test_it_refuses_in_one_line(tmp_path: Path) -> None:
         (["2x9x9x4"], "layer '2x9x9x4'; expected input and filter"),
         ([LAYER, "--check", x], "--check needs the operands: give --x and --w"),
         ([LAYER, "--x", x], "operands x; forward has --x and --w"),
-        (["--x", x, "--w", text], "text.npy holds no array that numpy.load reads"),
+        (["--x", x, "--w", text], "text.npy holds no array of numbers, as numpy.save writes it"),
         ([LAYER, "--algorithm", "cudnn:magic"], "unknown algorithm 'cudnn:magic'"),
         ([LAYER, "--direction", "up"], "direction 'up'"),
         ([LAYER, "--confidence", "2"], "confidence is 2.0; expected a number between 0 and 1"),

@@ -71,6 +71,8 @@ class Checked(ShowsText):
 
     def __str__(self) -> str:
         verdict = "accepted" if self.accepted else f"refused: {self.reason}"
+        if not math.isfinite(self.largest):
+            return verdict
         return (
             f"{verdict}\nrelative RMS   {self.relative_rms:.3g}, accepted up to {self.most:.3g}\n"
             f"largest error  {self.largest:.3g} at {self.at}, {self.ratio:.2g} times its tolerance"
@@ -121,7 +123,8 @@ class Tolerances(ShowsText):
         together have a root mean square, which tells small faults that no single result shows.
         Results of a NaN or an infinity have to be NaN, or the same infinity; others of its tile may
         be NaN where they are with the algorithm.
-        Raises ValueError where data were no arrays or y has another shape, TypeError for complex y.
+        Raises ValueError where data were no arrays, y has another shape, or a type that rounds more
+        than the results' own; TypeError for complex y.
         """
         arrays = self.layer.data.arrays
         if arrays is None:
@@ -130,6 +133,13 @@ class Tolerances(ShowsText):
         result = operand("y", y, "fp64")
         if np.iscomplexobj(result):
             raise TypeError(f"y has dtype {result.dtype}; expected real numbers")
+        kind = FORMAT_OF.get(result.dtype)
+        own = next((f for f in FORMAT_OF.values() if f.name == self.result), None)
+        if kind and own and kind.precision < own.precision:
+            raise ValueError(
+                f"y has dtype {result.dtype}, whose rounding results in {self.result} do not have; "
+                f"ask for the tolerance of out_dtype {result.dtype}"
+            )
         result = np.asarray(result, np.float64)
         shape = in_layout(shapes(layer.direction, layer.problem)[2], self.layout)
         if result.shape != shape:
@@ -152,6 +162,9 @@ class Tolerances(ShowsText):
             impossible = int((error > proven + self.proven.rtol * size).sum())
         outside, lost = int((error > limit).sum()), int(np.isinf(error).sum())
         at = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
+        place = tuple(map(int, at))
+        if self.layout == "channels_first":
+            place = (place[0], place[-1], *place[1:-1])
         reason = ""
         if wrong:
             reason = (
@@ -159,7 +172,7 @@ class Tolerances(ShowsText):
                 "make them"
             )
         elif lost:
-            reason = f"{lost} of {error.size} results are not finite"
+            reason = f"{lost} of {error.size} results are not finite, the first at {place}"
         elif impossible:
             reason = f"{impossible} of {error.size} results err more than any rounding does"
         elif outside:
@@ -169,9 +182,6 @@ class Tolerances(ShowsText):
             )
         elif rms > self.most:
             reason = f"relative RMS {rms:.2g}, where rounding leaves {self.most:.2g} at most"
-        place = tuple(map(int, at))
-        if self.layout == "channels_first":
-            place = (place[0], place[-1], *place[1:-1])
         return Checked(
             not reason, reason, rms, self.most, float(error[at]),
             None if lost else place, float(ratio[at]), outside, impossible,

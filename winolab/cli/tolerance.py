@@ -126,8 +126,8 @@ def _loaded(path: Path) -> np.ndarray:
     """The array of a file of numpy.save. Raises ValueError for what holds none."""
     try:
         found: Any = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{path} holds no array that numpy.load reads: {error}") from None
+    except (ValueError, EOFError):
+        raise ValueError(f"{path} holds no array of numbers, as numpy.save writes it") from None
     if not isinstance(found, np.ndarray):
         raise ValueError(f"{path} holds several arrays; expected one, as numpy.save writes it")
     return found
