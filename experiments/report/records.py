@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
 
-from experiments.calibrate.records import ROWS
 from experiments.harness.tables import stored
 from winolab.points import text_of
 from winolab.ref.algebra.points import named_points, published
@@ -116,8 +114,7 @@ def _coverage() -> Iterator[str]:
     """How many places of the grid have rows."""
     grid = [(n, r, n + r - 1 + more) for r in WIDTHS for n in OUTPUTS for more in range(MORE + 1)]
     possible = {place for place in grid if next(structures(*place), None)}
-    rows = map(json.loads, ROWS.read_text().splitlines())
-    places = {(row["n"], row["r"], row["states"]) for row in rows}
+    places = {(row["n"], row["r"], row["states"]) for row in stored("records")}
     done = places & possible
     yield (
         f"F(n, r) with r from {WIDTHS[0]} to {WIDTHS[-1]}, n from {OUTPUTS[0]} to {OUTPUTS[-1]} "
