@@ -87,7 +87,7 @@ static void* part(void* given) {
 }
 
 static void* late(void* given) {
-  usleep(5000);
+  usleep(20000);
   part(given);
   free(given);
   return nullptr;

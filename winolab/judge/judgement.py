@@ -175,6 +175,7 @@ def shrunk(judge: Judge, case: Case, finding: Finding, seconds: float) -> Case:
     if finding.check != "repeat":
         case = replace(case, calls=2, around=case.around if finding.check == case.around else "")
     end, left = time.monotonic() + seconds, SHRINKING
+    judge.patient = finding.check == "stream"
     simpler = [replace(case, data="uniform"), replace(case, place="contiguous")]
     serves, own = judge.candidate.serves, judge.candidate.own
     moved = True
@@ -190,6 +191,7 @@ def shrunk(judge: Judge, case: Case, finding: Finding, seconds: float) -> Case:
                 case, moved = less, True
                 break
         simpler = []
+    judge.patient = True
     return case
 
 
