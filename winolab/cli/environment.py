@@ -29,6 +29,11 @@ CORE = ("numpy", "scipy", "mpmath", "ml_dtypes", "typer", "rich")
 EXTRAS = {
     "gpu": {"cupy": ("cupy-cuda12x", "cupy-cuda13x", "cupy")},
     "torch": {"torch": ("torch",)},
+    "jax": {"jax": ("jax",)},
+    "exact": {"flint": ("python-flint",)},
+    "fast": {"numba": ("numba",)},
+    "dask": {"distributed": ("distributed",)},
+    "pictures": {"matplotlib": ("matplotlib",)},
     "experiments": {"pandas": ("pandas",), "matplotlib": ("matplotlib",)},
     "notebooks": {"jupyter": ("jupyter",), "jupytext": ("jupytext",), "nbclient": ("nbclient",)},
 }
