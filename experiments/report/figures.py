@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.harness.jobs import Row
-from experiments.harness.tables import interval
+from experiments.harness.tables import Cell, interval
 
 # A function that draws a table's rows, and its caption.
 Drawn = tuple[Callable[[Sequence[Row]], Figure], str]
@@ -160,3 +160,17 @@ def with_legend(figure: Figure, *panels: Axes, columns: int = 3) -> Figure:
 def mean(rows: Sequence[Row], metric: str) -> float:
     """The mean of a metric over rows."""
     return interval([row[metric] for row in rows])[0]
+
+
+def gains(cells: Sequence[Cell]) -> Figure:
+    """What policies are worth, a line each: times without over times with them, by kernel."""
+    figure, panels = panels_of(1, 1, (7, 3.2))
+    kernels = list(dict.fromkeys(c.where for c in cells))
+    for column in dict.fromkeys(c.column for c in cells):
+        mine = [c for c in cells if c.column == column]
+        at, values = [kernels.index(c.where) for c in mine], [c.ours for c in mine]
+        panels[0].plot(at, values, "o-", markersize=4, label=column)
+    panels[0].axhline(1, color=INK, linewidth=0.6)
+    panels[0].set_xticks(range(len(kernels)), kernels, rotation=20)
+    panels[0].set_ylabel("without over with")
+    return with_legend(figure, panels[0])

@@ -16,11 +16,13 @@ from experiments.report.figures import (
     INK,
     PAPER_STYLE,
     Drawn,
+    gains,
     mean,
     panels_of,
     with_legend,
 )
 from papers.im2col_winograd_2024 import accuracy as im2col_winograd
+from papers.im2col_winograd_2024.variants import cells_kernels
 
 
 def table3(rows: Sequence[Row]) -> Figure:
@@ -116,6 +118,12 @@ FIGURES: dict[str, tuple[Drawn, ...]] = {
     ),
     "im2col_winograd_2024 figure10": (
         (figure10, "Distribution of the relative error over sampled outputs."),
+    ),
+    "im2col_winograd_2024 variants_kernels": (
+        (
+            lambda rows: gains(cells_kernels(rows)),
+            "Time without a variant over time with it, by kernel.",
+        ),
     ),
 }
 

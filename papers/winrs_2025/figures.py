@@ -9,8 +9,9 @@ from matplotlib.figure import Figure
 from experiments.harness.facts import table
 from experiments.harness.jobs import Row
 from experiments.harness.tables import select
-from experiments.report.figures import PAPER_STYLE, Drawn, panels_of, with_legend
+from experiments.report.figures import PAPER_STYLE, Drawn, gains, panels_of, with_legend
 from papers.winrs_2025.grid import PAPER, series
+from papers.winrs_2025.kernels import cells_ablations
 
 PEERS = {"gemm": ("GEMM", "#55a868"), "fft": ("FFT", "#8172b3"),
          "winograd": ("Winograd", "#dd8452")}  # fmt: skip
@@ -111,6 +112,12 @@ FIGURES: dict[str, tuple[Drawn, ...]] = {
     ),
     "winrs_2025 figure12": (
         (switches, "FP16 sums, U[0,1]: what segments, scaling and Kahan's sum are worth."),
+    ),
+    "winrs_2025 ablations_kernels": (
+        (
+            lambda rows: gains(cells_ablations(rows)),
+            "Fused Ω in FP16: time without a policy over time with it, by kernel.",
+        ),
     ),
     "winrs_2025 frontier": (
         (frontier, "Predicted time against workspace. Stars: the planner's choice."),

@@ -31,8 +31,10 @@ ROWS = {"throughput": THROUGHPUT, "gpu_errors": gpu_rows.errors(), "host": gpu_r
         "sanitizer": gpu_rows.sanitizer(),
         "counters": gpu_rows.counters(), "throughput_variants": gpu_rows.variants(),
         "fused2d": stored("fused2d"), "shared_memory": stored("shared_memory")}  # fmt: skip
-TABLES = [(table, [row for source in table.sources for row in ROWS[source]])
-          for table in studies.kept()]  # fmt: skip
+TABLES = [
+    (table, [row for name in table.sources for row in ROWS.get(name) or stored(name)])
+    for table in studies.kept()
+]
 TEXTS = studies.merged("texts", "TEXTS")
 FIGURES = studies.merged("figures", "FIGURES")
 
