@@ -9,6 +9,7 @@ UNSERVED = (
     *("subnormal", "an image 2^-20 as large", "an image 1e-30 as large", "one huge element"),
     *("a large channel of small weights", "infinity", "NaN", "infinity in the filter"),
     *("NaN in the filter", "one tap 2^8 as large", "one huge tap"),
+    *("NaN at both ends", "NaN by zeros", "infinity by zeros"),
 )
 OTHERS = ("negative zeros", "sums that cancel")  # which are no matter of split products
 # name -> (what is changed in standard normal data, whether split products cannot serve that)
