@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from experiments.training.images import Textures
+from experiments.training.tables import PRECISIONS, TILES
 from experiments.training.tiles import fitting
 from experiments.training.trainer import Run, built, orders
 from winolab.algorithm import parse_algorithm
@@ -26,14 +27,6 @@ from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.error.expected import expected
 from winolab.ref.tolerance.cheapest import U11
 
-# α: forward and data, filter gradients. Maps of eight pixels are too narrow for Ω16.
-TILES = {
-    1: ("direct", "direct"),
-    4: ("gamma:4:2:3", "omega:4:3:2"),
-    8: ("gamma:8:6:3", "omega:8:3:6"),
-    16: ("gamma:16:14:3", "omega:16:3:14,omega:8:3:6"),
-}
-PRECISIONS = ("fp32", "tf32", "fp16")
 BREAKS = Run(
     "tiny", 16, images=640, tested=320, steps=40, batch=32, rate=0.01, algorithm="direct",
     gradients="direct",

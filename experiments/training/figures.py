@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 from experiments.harness.jobs import Row
 from experiments.harness.tables import select
 from experiments.report.figures import COLOURS, Drawn, panels_of, with_legend
-from experiments.training.breaks import PRECISIONS, TILES
-from experiments.training.tables import NAMES
+from experiments.training.tables import NAMES, PRECISIONS, TILES
 
 LINES = {"winolab": COLOURS["best"], "torch": "black", "tf32": COLOURS["tf32"]}
 

@@ -7,12 +7,19 @@ from collections.abc import Iterator, Sequence
 
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell, Table, interval, none, one, select
-from experiments.training.breaks import PRECISIONS, TILES
 
 TITLE = "Training"
 PAPER = "training"
 COMMANDS = {"training": "python -m experiments.training.run --plan seeds"}
 NAMES = {"winolab": "Γ8(6,3), gradients Ω8(3,6)", "torch": "PyTorch"}
+# α: forward and data, filter gradients. Maps of eight pixels are too narrow for Ω16.
+TILES = {
+    1: ("direct", "direct"),
+    4: ("gamma:4:2:3", "omega:4:3:2"),
+    8: ("gamma:8:6:3", "omega:8:3:6"),
+    16: ("gamma:16:14:3", "omega:16:3:14,omega:8:3:6"),
+}
+PRECISIONS = ("fp32", "tf32", "fp16")
 
 
 def last(row: Row) -> float:
