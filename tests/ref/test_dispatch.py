@@ -159,3 +159,16 @@ def test_every_element_is_made_exact_whether_a_window_reads_it_or_not(algorithm,
     assert np.isfinite(call(direction, x, w, dy, **how)).all()
     with pytest.raises(ValueError, match="NaN or infinity"):
         call(direction, x, w, dy, precision="exact", **how)
+
+
+def test_a_gradient_of_no_images_is_zero_whatever_the_constants() -> None:
+    """Issue 50, section 7: problem 82525 of seed 100; 2¹⁶ of the output transform is infinite in
+    FP16, and 0·∞ no number."""
+    how: dict[str, Any] = {"algorithm": "omega:16:9:8", "precision": "bf16,transform=fp16"}
+    x, dy = np.ones((1, 28, 3), "f4"), np.ones((1, 28, 2), "f4")
+    some = winolab.conv_backward_filter(
+        np.random.default_rng(0).random(x.shape, "f4"), dy, (2, 9, 3), padding=4, **how
+    )
+    assert np.isinf(some).any()
+    none = winolab.conv_backward_filter(x[:0], dy[:0], (2, 9, 3), padding=4, **how)
+    assert (none == 0).all()

@@ -131,7 +131,9 @@ def _product(
 ) -> np.ndarray:
     """The result of two real arrays in the options' layout, channels last, as carriers."""
     compute = _engine(direction, options.named or direct(), run)
-    if replace(problem, batch=1).empty:  # the engines have no tiles, or no channels
+    # the engines have no tiles, no channels, or only constants, which may be infinite in a format
+    nothing = problem if direction == "backward_filter" else replace(problem, batch=1)
+    if nothing.empty:
         like = problem.without_images  # so that they refuse what they refuse of others
         a_shape, b_shape, _ = shapes(direction, like)
         compute(np.zeros(a_shape, a.dtype), np.zeros(b_shape, b.dtype), like)
