@@ -124,7 +124,7 @@ def test_predictions_are_those_measured() -> None:
 def test_refusals_say_what_to_do() -> None:
     problem = Problem.of((1, 9, 9, 8), (8, 3, 3, 8))
     for precision in PRECISIONS:
-        with pytest.raises(ValueError, match=r"capability 7\.5; Γ by mma.sync needs 8\.0"):
+        with pytest.raises(ValueError, match=r"capability 7\.5; the CUDA kernels need 8\.0"):
             plan(Request(problem, "forward", datasheet("rtx2080ti"), None, precision))
     with pytest.raises(ValueError, match="does not fit a filter 3 high"):
         _plan(problem, config=Config(512, 4, 3), device=ADA)  # 149 KB
