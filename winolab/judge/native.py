@@ -25,6 +25,7 @@ import ctypes
 import operator
 import tomllib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -70,12 +71,18 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 def value(expression: Any, names: dict[str, int]) -> Any:
     """A number, or an expression of the names. Raises ValueError for another text."""
     try:
-        return _value(ast.parse(str(expression), mode="eval").body, names)
+        return _value(_parsed(str(expression)), names)
     except (SyntaxError, KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
         raise ValueError(
             f"expression {expression!r}; expected + - * // % of {', '.join(names)}, "
             f"{', '.join(FUNCTIONS)} and numbers ({error})"
         ) from None
+
+
+@cache
+def _parsed(expression: str) -> ast.expr:
+    """Parsed once, when a signature is read: Python 3.11's parser may fail in several threads."""
+    return ast.parse(expression, mode="eval").body
 
 
 def _value(node: Any, names: dict[str, int]) -> Any:
