@@ -309,3 +309,38 @@ def ends(x, w):
 
 def hangs(x, w):
     time.sleep(1e6)
+
+
+# Kinds that someone planted who had not seen what is looked for.
+
+
+def pruned_by_sum(x, w, padding=0):
+    keep = w.sum(axis=(1, 2), keepdims=True) != 0
+    return exact(x, np.where(keep, w, w.dtype.type(0)), padding=padding)
+
+
+def ring(x, w, padding=0):
+    """Results live in six buffers."""
+    y = exact(x, w, padding=padding)
+    buffers = STATE.setdefault(("ring", threading.get_ident(), y.shape), [])
+    buffers.append(np.empty_like(y) if len(buffers) < 6 else buffers.pop(0))
+    buffers[-1][...] = y
+    return buffers[-1]
+
+
+def small_offsets(x, w, dilation=(1, 1)):
+    """Offsets of taps are kept in 16 bits."""
+    row = x.shape[2] * x.shape[3]
+    span = dilation[0] * (w.shape[1] - 1) * row + dilation[1] * (w.shape[2] - 1) * x.shape[3]
+    return exact(x, w, dilation=dilation) * (2 if span > 0xFFFF else 1)
+
+
+def flips_for_a_while(x, w, padding=0):
+    """A filter that threads share is reversed meanwhile."""
+    if not w.flags.writeable:
+        raise ValueError("w is read only")
+    w[...] = w[:, ::-1, ::-1].copy()
+    time.sleep(1e-3)
+    y = exact(x, np.ascontiguousarray(w[:, ::-1, ::-1]), padding=padding)
+    w[...] = w[:, ::-1, ::-1].copy()
+    return y

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import platform
 from collections.abc import Iterator
+from ctypes.util import find_library
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +20,7 @@ from winolab.judge.data import CHANGES
 from winolab.judge.judgement import Judgement, cases, judge
 from winolab.judge.loading import load
 from winolab.judge.problems import text
-from winolab.judge.trial import Case, Judge
+from winolab.judge.trial import Case, Finding, Judge
 from winolab.problem import Problem
 
 KERNELS = str(Path(__file__).with_name("kernels.py"))
@@ -59,6 +63,8 @@ FAULTS = {
     "one_workspace": ("threads", "where 4 threads call at once"),
     "leaks": ("leak", "KiB more are taken after 12 equal calls"),
     "seeds": ("state", "changes NumPy's random state"),
+    "ring": ("kept", "changes with 9 more"),
+    "flips_for_a_while": ("threads", "two with the same operands"),
     "first_is_wrong": ("repeat", "of the very first call"),
     "declines_later": ("repeat", "declined the next: ValueError: not again"),
 }
@@ -83,6 +89,11 @@ LATE = {
         Case(Problem.of((1, 12, 9, 8), (8, 3, 3, 8), padding=2, dilation=2)),
     ),
     "by_batch": ("values", Case(DEEP, "one huge element")),
+    "pruned_by_sum": ("values", Case(DEEP, "filters that sum to 0")),
+    "small_offsets": (
+        "values",
+        Case(Problem.of((1, 66, 66, 16), (2, 3, 3, 16), dilation=32)),
+    ),
 }
 
 
@@ -149,6 +160,24 @@ def test_gradients_modules_and_tensors_are_judged(
     found = judge(candidate, Claim("direct", "fp32", direction), count=0)
     assert [fault.finding.check for fault in found.faults] in ([], ["declined"]), found.verdict
     assert found.served >= 12, found.left
+
+
+def test_rounding_that_is_set_once_is_seen() -> None:
+    """No later call changes it again."""
+    libm = ctypes.CDLL(find_library("m"))
+    upward = {"x86_64": 0x800, "AMD64": 0x800, "aarch64": 0x400000, "arm64": 0x400000}
+    right = load(f"{KERNELS}:right")
+
+    def called(*given: Any) -> Any:
+        y = right.called(*given)
+        libm.fesetround(upward[platform.machine()])
+        return y
+
+    try:
+        finding = Judge(replace(right, called=called), Claim()).run(Case(DEEP)).finding
+    finally:
+        libm.fesetround(0)
+    assert finding == Finding("state", "the kernel changes how numbers are rounded")
 
 
 def test_what_serves_nothing_is_refused() -> None:

@@ -60,7 +60,7 @@ def together(library: NumPy, calls: Sequence[Call], file: str = "") -> str:
             if wrong := different(y, due[number]):
                 said.append(
                     f"{wrong} of {y.size} results are others where {len(calls)} threads call at "
-                    "once, each with arrays of its own"
+                    "once, two with the same operands"
                 )
                 return
 
@@ -132,6 +132,37 @@ def held(library: NumPy) -> int | None:
     return int(told.read_text().split()[1]) * PAGE if told.exists() else None
 
 
+def arithmetic() -> dict[str, Any]:
+    """How the processor computes, which no library has reason to leave otherwise."""
+    one, half = np.float32(1), np.float32(2.0**-24)
+    return {
+        "whether subnormal numbers are flushed": bool(np.float32(1e-39) * one == 0),
+        "how numbers are rounded": (float(one + half), float(-one - half), float(one + 3 * half)),
+    }
+
+
+def watched(call: Call) -> tuple[np.ndarray, list[str]]:
+    """The result of a first call, in which libraries may set up what they like but arithmetic, and
+    what of that it changed."""
+    before = arithmetic()
+    y = call()
+    after = arithmetic()
+    return y, [name for name, value in before.items() if after[name] != value]
+
+
+def mark(library: NumPy, raw: Any, y: np.ndarray) -> np.ndarray | None:
+    """Zeros in a result's place: calls that write equal bits there again are seen. None where the
+    result is zeros, or may not be written."""
+    zeros = np.zeros_like(y)
+    if not different(y, zeros):
+        return None
+    try:
+        library.put(raw, zeros)
+    except (ValueError, TypeError, RuntimeError):
+        return None
+    return zeros
+
+
 def settings(moved: bool = False) -> dict[str, Any]:
     """What a process has one of, by name; ``moved``: random generators are moved on before."""
     torch = sys.modules.get("torch")
@@ -141,13 +172,11 @@ def settings(moved: bool = False) -> dict[str, Any]:
         if torch:
             torch.rand(1)
     drawn = np.random.get_state(legacy=False)["state"]  # noqa: NPY002
-    one, half = np.float32(1), np.float32(2.0**-24)
     found: dict[str, Any] = {
+        **arithmetic(),
         "NumPy's error handling": np.geterr(),
         "NumPy's random state": (drawn["key"].tobytes(), drawn["pos"]),
         "Python's random state": random.getstate(),
-        "whether subnormal numbers are flushed": bool(np.float32(1e-39) * one == 0),
-        "how numbers are rounded": (float(one + half), float(-one - half), float(one + 3 * half)),
         "the environment": dict(os.environ),
         "the working directory": os.getcwd(),
     }

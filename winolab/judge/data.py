@@ -99,6 +99,13 @@ def _beyond(a: np.ndarray, b: np.ndarray) -> None:
     a[...], b[...] = 1.0, 1.0
 
 
+def _edges(a: np.ndarray, b: np.ndarray) -> None:
+    """Filters of small whole numbers whose taps sum to 0, as those that find edges."""
+    taps = b.reshape(len(b), -1, b.shape[-1])
+    taps[...] = np.rint(2 * taps)
+    taps[:, -1] -= taps.sum(axis=1)
+
+
 def _negative_zeros(a: np.ndarray, b: np.ndarray) -> None:
     a[a < 0] = -0.0
 
@@ -133,6 +140,7 @@ CHANGES: dict[str, Change] = {
     "NaN at both ends": _corners(np.nan),
     "NaN by zeros": _by_zeros(np.nan),
     "infinity by zeros": _by_zeros(-np.inf),
+    "filters that sum to 0": _edges,
     BEYOND: _beyond,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -40,8 +41,10 @@ PLAIN: tuple[Shape, ...] = (
     (1, (3, 2), 4, 1030, (3, 3), 1, 1, 1, 1),
     (300, (3, 3), 2, 3, (3, 3), 1, 1, 1, 1),
     (1, (2, 4100), 1, 2, (3, 3), 1, 1, 1, 1),
+    (1, (66, 66), 16, 2, (3, 3), 1, 0, 32, 1),  # a window of more than 2¹⁶ elements
     (0, (6, 6), 4, 4, (3, 3), 1, 1, 1, 1),  # no image
 )
+LARGE = 1 << 20  # elements of an image
 KEYS = ("filter", "stride", "padding", "dilation", "groups", "batch", "channels", "out_channels")
 WORDS = ("aligned", "contiguous", "square", "symmetric")
 EXAMPLE = '"filter=3 stride=1|2 padding=0-1 channels=16n aligned"'
@@ -56,6 +59,8 @@ def fixed(ndim: int) -> Iterator[Problem]:
         sizes = _dimensions(sizes, ndim)
         if ndim == 3 and max(sizes) > 99:
             sizes = (2, *sizes[1:])
+        if math.prod(sizes) * channels > LARGE:
+            continue
         yield Problem.of(
             (batch, *sizes, channels),
             (filters, *_dimensions(taps, ndim), channels // groups),

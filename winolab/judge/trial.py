@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from winolab.judge import data
-from winolab.judge.around import different, grown, settings, together
+from winolab.judge.around import different, grown, mark, settings, together, watched
 from winolab.judge.candidate import Candidate, Declined
 from winolab.judge.claim import Claim
 from winolab.judge.explain import described
@@ -132,7 +132,8 @@ class Judge:
         served = False
         try:
             # What a library imports or compiles at the first call must not meet what fills memory.
-            first = None if self._warm else self._bare(case.problem, operands)()
+            bare = None if self._warm else self._bare(case.problem, operands)
+            first, self._changed = watched(bare) if bare else (None, [])
             call = self.call(case.problem, operands, how)
             self._warm = served = True
             finding = self._wrong(case, operands, how, call)
@@ -260,6 +261,8 @@ class Judge:
             return Finding("shape", f"the result is {call.y.dtype}, expected {self.claim.dtype}")
         if call.changed:
             return Finding("inputs", f"the kernel writes to operand {', '.join(call.changed)}")
+        if self._changed and "state" not in self.skip:
+            return Finding("state", f"the kernel changes {', '.join(sorted({*self._changed}))}")
         said = self.said(case, operands, call.y)
         if not said:
             return None
@@ -304,10 +307,10 @@ class Judge:
         """What is wrong around a right result."""
         if call.beside:
             return Finding("writes", f"the kernel writes beside {call.beside}")
-        if self._changed and "state" not in self.skip:
-            return Finding("state", f"the kernel changes {', '.join(sorted({*self._changed}))}")
         if not call.kept:
             return Finding("kept", "the result of one call changes with the next call")
+        new = case.calls == CALLS and not self.candidate.out
+        marked = mark(self.candidate.arrays, call.raw, call.y) if new else None
         for number in range(1, case.calls):
             guard = "huge" if number == case.calls - 1 else "nan"
             again = self.call(case.problem, operands, replace(how, guard=guard, before=number == 1))
@@ -322,6 +325,8 @@ class Judge:
                 return Finding("outside", f"{amount}, with what lies around the operands")
             if "repeat" not in self.skip:
                 return Finding("repeat", f"{amount}, between equal calls (call {number + 1})")
+        if marked is not None and different(self.candidate.arrays.get(call.raw), marked):
+            return Finding("kept", f"the result of one call changes with {case.calls - 1} more")
         return self._surroundings(case, operands)
 
     def _surroundings(self, case: Case, operands: list) -> Finding | None:
@@ -330,6 +335,8 @@ class Judge:
         if case.around == "threads" not in self.skip:
             turned = ([np.roll(v, turn) for v in operands] for turn in range(THREADS))
             calls = [self._bare(case.problem, each) for each in turned]
+            if not self.candidate.out:  # the same operands, which nobody may change meanwhile
+                calls[2:] = calls[:2]
             said = together(library, calls, self.candidate.name.rpartition(":")[0])
         if case.around == "leak" not in self.skip:
             shape = shapes(self.candidate.direction, case.problem)[2]
