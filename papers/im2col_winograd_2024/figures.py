@@ -22,7 +22,7 @@ from experiments.report.figures import (
     with_legend,
 )
 from papers.im2col_winograd_2024 import accuracy as im2col_winograd
-from papers.im2col_winograd_2024.variants import cells_kernels
+from papers.im2col_winograd_2024.variants import ON_A_GPU, TABLES, cells_kernels
 
 
 def table3(rows: Sequence[Row]) -> Figure:
@@ -119,13 +119,14 @@ FIGURES: dict[str, tuple[Drawn, ...]] = {
     "im2col_winograd_2024 figure10": (
         (figure10, "Distribution of the relative error over sampled outputs."),
     ),
-    "im2col_winograd_2024 variants_kernels": (
+}
+if ON_A_GPU in TABLES:
+    FIGURES[ON_A_GPU.key] = (
         (
             lambda rows: gains(cells_kernels(rows)),
             "Time without a variant over time with it, by kernel.",
         ),
-    ),
-}
+    )
 
 
 def _terms(row: Row) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from experiments.gpu.texts import RUN, told
 from experiments.harness.tables import Cell
 from experiments.report.texts import Text, ratios
-from papers.im2col_winograd_2024 import training
+from papers.im2col_winograd_2024 import training, variants
 from papers.im2col_winograd_2024.accuracy import KERNELS
 from winolab.gpu.families.gamma_ffma.config import PRODUCTS
 
@@ -146,12 +146,13 @@ TEXTS = {
         "Counted, nothing measured.",
         told,
     ),
-    "im2col_winograd_2024 variants_kernels": Text(
+}
+if variants.ON_A_GPU in variants.TABLES:
+    TEXTS[variants.ON_A_GPU.key] = Text(
         "The same variants; the paper has no times of them apart.",
         "Each kernel of Table 2 in its blocks, forward, every policy on and off, beside our own "
         f"kernel of the tile. {RUN}",
         "ours: time without the policy over time with it, geometric mean over layers.",
         told,
-    ),
-}
+    )
 TEXTS |= training.TEXTS

@@ -86,13 +86,14 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
 def _cell(layer: Row, column: str, variant: str, rows: Sequence[Row]) -> Cell:
     (row,) = rows
     paper = layer["fp16"] if variant == "fp16" else layer[column]
-    low, high = row["layer_max_low"], row["batches_max_high"]
     name = {
         "fp32": f"{column}, fp32",
         "blocks": f"{column}, fp32, sums of {BLOCK} channels",
         "fp16": f"{column}, fp16 data",
     }[variant]
     ours = row["layer_max"]
+    # The maximum of one image's outputs, all of them, may lie below what most images have.
+    low, high = min(row["layer_max_low"], ours), row["batches_max_high"]
     # The paper's maximum lies in our interval, said of ours. Sums of blocks are not the paper's.
     accepted = None if variant == "blocks" else (paper * ours / high, paper * ours / low)
     rms = math.sqrt(row["mse"])

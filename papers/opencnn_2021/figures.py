@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell
 from experiments.report.figures import PAPER_STYLE, Drawn, panels_of, with_legend
+from papers.opencnn_2021.layouts import cells_counted
 from papers.opencnn_2021.machine import (
     ALGORITHMS,
     BATCHES,
@@ -22,6 +23,7 @@ from papers.opencnn_2021.machine import (
 )
 from papers.opencnn_2021.pictures import PICTURES
 from papers.opencnn_2021.speeds import cells_figure15, cells_speedups
+from papers.opencnn_2021.targets import cells_targets
 from winolab.device import H100
 from winolab.gpu.planner.device_model import MODEL
 
@@ -136,8 +138,43 @@ def table1(part: str, unit: str, rows: Sequence[Row]) -> Figure:
     return with_legend(figure, panel)
 
 
+def counted(rows: Sequence[Row]) -> Figure:
+    """Cycles of each layout's stores and loads on either GPU's banks."""
+    cells = cells_counted(rows)
+    names = list(dict.fromkeys(c.where for c in cells if c.column.startswith("cycles")))
+    figure, (panel,) = panels_of(1, 1, (8, 3.4))
+    for column, mark in (("cycles on Turing", "o"), ("cycles on an H100", "s")):
+        found = [_cell(cells, name, column).ours for name in names]
+        panel.plot(range(len(names)), found, mark, markersize=5, label=column)
+    panel.set_xticks(range(len(names)), names, rotation=20)
+    panel.set_ylabel("cycles")
+    panel.set_ylim(0, None)
+    return with_legend(figure, panel)
+
+
+def targets(rows: Sequence[Row]) -> Figure:
+    """A panel an aim, a line across it: what each layer and batch reached."""
+    cells = cells_targets(rows)
+    columns = list(dict.fromkeys(c.column for c in cells))
+    figure, panels = panels_of(1, len(columns), (10, 3.4))
+    for panel, column in zip(panels, columns, strict=True):
+        mine = [c for c in cells if c.column == column]
+        panel.plot([c.ours for c in mine], range(len(mine)), "o", markersize=4)
+        panel.axvline(mine[0].aim or 1, color="#333333", linewidth=0.8)
+        panel.set_yticks(range(len(mine)), [c.where for c in mine], fontsize=6)
+        panel.set_xlabel(column)
+        panel.set_xlim(0, None)
+    return figure
+
+
 FIGURES: dict[str, tuple[Drawn, ...]] = {
     **PICTURES,
+    "opencnn_2021 counted": (
+        (counted, "Cycles of stores and loads of each layout of the output, by the banks' model."),
+    ),
+    "opencnn_2021 targets": (
+        (targets, "What the fused kernel reached on an H100; lines: what it was to reach."),
+    ),
     "opencnn_2021 table3": ((partial(speedups, 3), SPEEDUPS.format(device="RTX 2080 Ti")),),
     "opencnn_2021 table4": ((partial(speedups, 4), SPEEDUPS.format(device="RTX 3090")),),
     "opencnn_2021 table1a": (

@@ -110,6 +110,8 @@ LAYOUTS = Table(
 
 def cells_counted(rows: Sequence[Row]) -> list[Cell]:
     """What each layout of the kernel takes, counted, and its measured speed over Yan et al.'s."""
+    if not rows:
+        return []
     found, yan = [], measured(rows, "yan")
     for made in layouts(FILTERS):
         cost, speed = Cost.of(made), measured(rows, made.name)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from experiments.harness.missing import Lines, missing
 from papers.winrs_2025 import counts, errors, grid, kernels, plans, timing
 
+COMMANDS = {"fused_omega": "python -m experiments.measure.published.omega"}
+
 
 def _training() -> Lines:
     return [

@@ -106,6 +106,8 @@ def test_the_verdict_of_a_wrong_kernel(here: list[Any], tmp_path: Path) -> None:
         ),
         ([f"{KERNELS}:right", "--arrays", "jax"], "arrays 'jax'; expected numpy, torch or cupy"),
         ([f"{KERNELS}:right", "--skip", "rain"], "check 'rain'; expected values, nan"),
+        ([f"{KERNELS}:right", "--algorithm", "nonsense:1"], "unknown algorithm 'nonsense:1'"),
+        ([f"{KERNELS}:right", "--algorithm", "F(4x4)"], "unknown algorithm 'F(4x4)'"),
         ([f"{KERNELS}:right", "--precision", "fp8"], "fp8"),
         ([f"{KERNELS}:right", "--direction", "up"], "direction"),
         ([f"{KERNELS}:right", "--layout", "x"], "layout 'x'; expected channels_last, channels_"),

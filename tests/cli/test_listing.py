@@ -28,7 +28,7 @@ def test_every_kind_says_what_it_serves() -> None:
         "winrs": (ALL[2:], True),
         "fft": (ALL, False),
     }
-    assert rows["direct"]["cuda"] == ALL
+    assert rows["direct"]["cuda"] == rows["dwm"]["cuda"] == ALL
     assert rows["winograd"]["cuda"] == rows["gamma"]["cuda"] == ALL[:2]
     assert rows["omega"]["cuda"] == rows["winrs"]["cuda"] == ALL[2:]
     for row in rows.values():

@@ -10,11 +10,12 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from winolab.algorithm import KINDS, Algorithm, Problem, direct, parse_algorithm
+from winolab.algorithm import KINDS, Algorithm, Dwm, Problem, direct, parse_algorithm
 from winolab.cli import process
 from winolab.cli.screen import fitted
 from winolab.cli.screen.render import AsJson, document
 from winolab.device import DATASHEETS, H100, Device
+from winolab.gpu.planner.parts import planned
 from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.request import DIRECTIONS, Request
 from winolab.ref.arithmetic.simulated import arithmetic
@@ -183,7 +184,16 @@ def _planned(algorithm: Algorithm, direction: str, device: Device) -> bool:
         for problem in TRIED
         for precision in ("fp32", "fp16")
     )
-    return any(candidates(request).plans for request in asked)
+    return any(map(_has_plan, asked))
+
+
+def _has_plan(request: Request) -> bool:
+    try:
+        if isinstance(request.algorithm, Dwm):
+            return bool(list(planned(request)))
+        return bool(candidates(request).plans)
+    except ValueError:  # such a GPU, or a piece, is refused
+        return False
 
 
 def _directions(names: Sequence[str]) -> str:

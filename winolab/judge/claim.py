@@ -9,8 +9,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from winolab.algorithm import Algorithm
+from winolab.algorithm import Algorithm, parse_algorithm
 from winolab.api.layer import Layer
+from winolab.api.peers import peer
 from winolab.api.predict import of_layer
 from winolab.api.tolerance import Checked, Tolerances, tolerance
 from winolab.arguments.arrays import precision_named
@@ -26,6 +27,7 @@ DTYPES = {
 }
 # Direct products in FP32 may round products before they are added.
 RUNS = {"fp32": "fp32,fused=no"}
+PLAIN = Problem.of((1, 9, 9, 1), (1, 3, 3, 1))  # every library has its algorithms for such filters
 # That no result of a trial exceeds its predicted tolerance: one right kernel in thousands is lost.
 CONFIDENCE = 1 - 1e-7
 LIKELY = 1e-9  # chance of an overflow that an algorithm may have
@@ -35,7 +37,8 @@ LIKELY = 1e-9  # chance of an overflow that an algorithm may have
 class Claim:
     """The algorithm and precision that a kernel claims, and its results' type.
 
-    Raises ValueError for a precision whose arrays nothing here is more exact than.
+    Raises ValueError for an unknown algorithm, and for a precision whose arrays nothing here is
+    more exact than.
     """
 
     algorithm: str = "direct"
@@ -46,6 +49,8 @@ class Claim:
         object.__setattr__(self, "precision", precision_named(self.precision))
         if self.precision.partition(",")[0] not in DTYPES:
             raise ValueError(f"precision {self.precision!r}; expected {', '.join(DTYPES)}")
+        if peer(self.algorithm, PLAIN, self.direction, self.precision) is None:
+            parse_algorithm(self.algorithm)
 
     @property
     def dtype(self) -> np.dtype:
