@@ -130,7 +130,8 @@ class Kind:
 
 def _forward(c: Measured, tile: tuple[int, int, int]) -> Parts:
     asked = Request(c.layer.problem, FORWARD, c.device, named_gamma(*tile), "fp32_ffma")
-    time = gamma_ffma_cost.spent(min(gamma_ffma.plans(asked), key=lambda p: p.predicted))
+    plans = (p for p in gamma_ffma.plans(asked) if isinstance(p, gamma_ffma.GammaFfmaPlan))
+    time = gamma_ffma_cost.spent(min(plans, key=lambda p: p.predicted))
     both = time.pop("launch") + time.pop("filter")
     return {**time, "launch and filter": both}
 

@@ -20,7 +20,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
@@ -142,25 +142,18 @@ class Step:
             self.scaler.update()
 
 
-class tf32(AbstractContextManager[None]):
+@contextmanager
+def tf32(allowed: bool) -> Iterator[None]:
     """TF32 products allowed or not, as before at the end."""
-
-    def __init__(self, allowed: bool) -> None:
-        self.allowed = allowed
-
-    @staticmethod
-    def backends() -> tuple[Any, Any]:
-        return torch.backends.cudnn, torch.backends.cuda.matmul
-
-    def __enter__(self) -> None:
-        cudnn, matmul = self.backends()
-        self.before = cudnn.allow_tf32, matmul.allow_tf32, cudnn.benchmark
-        cudnn.allow_tf32 = matmul.allow_tf32 = self.allowed
-        cudnn.benchmark = True
-
-    def __exit__(self, *_: object) -> None:
-        cudnn, matmul = self.backends()
-        cudnn.allow_tf32, matmul.allow_tf32, cudnn.benchmark = self.before
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = matmul.allow_tf32
+    # PyTorch's own tests freeze cuDNN's flags but in this context.
+    with cudnn.flags(enabled=cudnn.enabled, benchmark=True, allow_tf32=allowed):
+        matmul.allow_tf32 = allowed
+        try:
+            yield
+        finally:
+            matmul.allow_tf32 = before
 
 
 def deviations(step: Step, exact: Step) -> dict[str, float]:

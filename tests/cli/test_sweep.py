@@ -131,8 +131,13 @@ class Interrupting(list):
 
 def test_an_interrupt_while_workers_begin_ends_all_of_them(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    with pytest.raises(KeyboardInterrupt):
-        list(spread(leave_a_mark_later, Interrupting([mark, mark]), 2))
+    # Where pytest runs in the background, the shell had it ignore interrupts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(spread(leave_a_mark_later, Interrupting([mark, mark]), 2))
+    finally:
+        signal.signal(signal.SIGINT, before)
     for child in multiprocessing.active_children():
         child.join()
     assert not mark.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import sys
@@ -20,7 +21,7 @@ from winolab.judge.libraries import NumPy
 Call = Callable[[], np.ndarray]
 TIMES, TOGETHER = 3, 0.02  # calls of each thread at least, and seconds of them
 SWITCH = 1e-5  # seconds after which Python lets another thread run
-PAUSES, PAUSE = 200, 2e-5  # how often each call is held up between two operations, and seconds
+PAUSES, PAUSE = 600, 2e-3  # how often a thread waits between two operations, seconds at most
 WARM, PARTS, MANY = 3, 3, 4  # calls before memory is watched, and each time that it is
 LITTLE = 1 << 18  # bytes by which a process grows without a leak
 PAGE = 4096
@@ -38,31 +39,41 @@ def different(y: np.ndarray, other: np.ndarray) -> int:
 def together(library: NumPy, calls: Sequence[Call], file: str = "") -> str:
     """What differs where each call has a thread, on a GPU with a stream of its own; "" if nothing.
 
-    Python functions of the file are held up between any two of their operations. Calls that differ
-    one after the other are no matter of threads.
+    First threads run as they like, then a drawn one goes on between any two operations that Python
+    functions of the file state, whatever the load of the machine. Calls that differ one after the
+    other are no matter of threads.
     """
     due = [call() for call in calls]
     if any(different(call(), y) for call, y in zip(calls, due, strict=True)):
         return ""
-    gate = threading.Barrier(len(calls))
+    gate, turns = threading.Barrier(len(calls)), _Turns(file, len(calls))
     said: list[str] = []
 
+    def called(number: int) -> None:
+        with library.stream() if library.cuda else nullcontext():
+            y = calls[number]()
+        if wrong := different(y, due[number]):
+            raise _Others(
+                f"{wrong} of {y.size} results are others where {len(calls)} threads call at "
+                "once, two with the same operands"
+            )
+
     def run(number: int) -> None:
-        gate.wait()
-        started, count = time.monotonic(), 0
-        while (count := count + 1) <= TIMES or time.monotonic() - started < TOGETHER:
-            try:
-                with library.stream() if library.cuda else nullcontext(), _held_up(file, number):
-                    y = calls[number]()
-            except Exception as error:
-                said.append(f"a call from one of them raised {type(error).__name__}: {error}")
-                return
-            if wrong := different(y, due[number]):
-                said.append(
-                    f"{wrong} of {y.size} results are others where {len(calls)} threads call at "
-                    "once, two with the same operands"
-                )
-                return
+        try:
+            gate.wait()
+            started, count = time.monotonic(), 0
+            while (count := count + 1) <= TIMES or time.monotonic() - started < TOGETHER:
+                called(number)
+            gate.wait()
+            with turns.taken(number):
+                for _ in range(TIMES):
+                    called(number)
+        except threading.BrokenBarrierError:  # another thread has said what is wrong
+            pass
+        except Exception as error:
+            what = f"a call from one of them raised {type(error).__name__}: {error}"
+            said.append(str(error) if isinstance(error, _Others) else what)
+            gate.abort()
 
     before = sys.getswitchinterval()
     threads = [threading.Thread(target=run, args=(n,), daemon=True) for n in range(len(calls))]
@@ -77,30 +88,53 @@ def together(library: NumPy, calls: Sequence[Call], file: str = "") -> str:
     return said[0] if said else ""
 
 
-@contextmanager
-def _held_up(file: str, seed: int) -> Iterator[None]:
-    """Let other threads run between operations of this one that the file states."""
-    left, rng = PAUSES, random.Random(seed)
+class _Others(Exception):
+    """A call returned other numbers than alone."""
 
-    def operation(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal left
-        left -= 1
-        if left > 0 and rng.random() < 0.5:
-            time.sleep(PAUSE)
-        return operation
 
-    def called(frame: FrameType, event: str, _: Any) -> Any:
-        if left <= 0 or frame.f_code.co_filename != file:
-            return None
-        frame.f_trace_opcodes = True
-        return operation
+class _Turns:
+    """Which of the threads goes on: after each operation of functions of a file one is drawn."""
 
-    before = sys.gettrace()
-    sys.settrace(called)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
+    def __init__(self, file: str, threads: int) -> None:
+        self.file, self.live = file, list(range(threads))
+        self.turn, self.rng, self.changed = 0, random.Random(0), threading.Condition()
+
+    @contextmanager
+    def taken(self, number: int) -> Iterator[None]:
+        """In a thread: it takes turns with the others that are here."""
+        left = PAUSES
+
+        def operation(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left > 0:
+                with self.changed:
+                    self._drawn()
+                    # Nobody waits for long on a thread that holds a lock, or computes.
+                    if not self.changed.wait_for(lambda: self.turn == number, PAUSE):
+                        self.turn = number
+            return operation
+
+        def called(frame: FrameType, event: str, _: Any) -> Any:
+            if left <= 0 or frame.f_code.co_filename != self.file:
+                return None
+            frame.f_trace_opcodes = True
+            return operation
+
+        before = sys.gettrace()
+        sys.settrace(called)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+            with self.changed:
+                self.live.remove(number)
+                self._drawn()
+
+    def _drawn(self) -> None:
+        if self.live:
+            self.turn = self.rng.choice(self.live)
+            self.changed.notify_all()
 
 
 def grown(library: NumPy, call: Call, result: int) -> str:
@@ -108,28 +142,52 @@ def grown(library: NumPy, call: Call, result: int) -> str:
     LITTLE and half a result a call; an allocator that keeps what it had once does not."""
     for _ in range(WARM):
         call()
-    if (first := held(library)) is None:
-        return ""
-    before = first
+    told = [held(library)]
     for _ in range(PARTS):
         for _ in range(MANY):
             call()
-        now = held(library) or 0
-        if now - before <= max(LITTLE, MANY * result // 2):
-            return ""
-        before = now
-    return f"{before - first >> 10} KiB more are taken after {PARTS * MANY} equal calls"
+        told.append(held(library))
+    for taken in zip(*told, strict=True):  # by one way of counting, at each time
+        if min(np.diff(taken)) > max(LITTLE, MANY * result // 2):
+            more = taken[-1] - taken[0] >> 10
+            return f"{more} KiB more are taken after {PARTS * MANY} equal calls"
+    return ""
 
 
-def held(library: NumPy) -> int | None:
-    """Bytes taken: by the library's allocator on the GPU, of the CPU by the process; None where
-    nobody knows."""
+def held(library: NumPy) -> list[int]:
+    """Bytes taken, in each way that they can be counted: by the library's allocator on the GPU; on
+    the CPU of ``malloc``, and by the process, which does not grow while a leak fills what others
+    freed. Empty where nobody knows."""
     if library.cuda:
         if library.name == "torch":
-            return library.module.cuda.memory_allocated()
-        return library.module.get_default_memory_pool().used_bytes()
+            return [library.module.cuda.memory_allocated()]
+        return [library.module.get_default_memory_pool().used_bytes()]
     told = Path("/proc/self/statm")
-    return int(told.read_text().split()[1]) * PAGE if told.exists() else None
+    process = [int(told.read_text().split()[1]) * PAGE] if told.exists() else []
+    return process + ([_allocated()] if _mallinfo2 else [])
+
+
+class _Mallinfo2(ctypes.Structure):
+    """glibc's ``struct mallinfo2`` (malloc.h): ten counts."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks"),
+            *("uordblks", "fordblks", "keepcost"),
+        )
+    ]
+
+
+_mallinfo2: Any = getattr(ctypes.CDLL(None), "mallinfo2", None) if os.name == "posix" else None
+if _mallinfo2:  # glibc from 2.33 on
+    _mallinfo2.restype = _Mallinfo2
+
+
+def _allocated() -> int:
+    """Bytes in use of malloc's arenas and its maps."""
+    found = _mallinfo2()
+    return found.uordblks + found.hblkhd
 
 
 def arithmetic() -> dict[str, Any]:

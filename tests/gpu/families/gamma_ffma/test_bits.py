@@ -41,6 +41,7 @@ def test_kernels_on_the_cpu(kernel, direction):
     plans = gamma_ffma.plans(Request(problem, direction, H100, algorithm, "fp32"))
     # alone; in a cluster of four with shared rows; with shared rows of eight outputs
     for plan in islice(plans, 0, 13, 6):
+        assert isinstance(plan, gamma_ffma.GammaFfmaPlan)
         assert np.array_equal(hosted.execute(plan, a, b), predicted(plan, algorithm, a, b))
 
 
@@ -55,6 +56,7 @@ def test_kernels_on_the_gpu(kernel, direction):
     algorithm, problem, a, b = case(kernel, direction)
     plans = gamma_ffma.plans(Request(problem, direction, driver.device(0), algorithm, "fp32"))
     for plan in islice(plans, 0, 13, 6):
+        assert isinstance(plan, gamma_ffma.GammaFfmaPlan)
         y = convolved(
             direction,
             *map(cp.asarray, (a, b)),

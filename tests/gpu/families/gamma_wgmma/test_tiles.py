@@ -28,7 +28,6 @@ FFMA = "use precision 'fp32' or 'fp32_ffma'"
         ("h100", WIDE, "gamma:8:6:3;variant=two_level:32", "fp32_split", FFMA, "nested"),
         ("a100", WIDE, "direct", "fp32_split", FFMA, "nested"),
         ("a100", POINT, None, "fp32_split", FFMA, "aligned"),
-        ("a100", POINT, None, "fp16", "use arrays in float32", "aligned"),
     ],
 )
 def test_only_what_would_help_is_recommended(gpu, shapes, text, precision, said, unsaid) -> None:

@@ -29,7 +29,8 @@ def asked(text: str, precision: str, gpu: str, problem: Problem, **options) -> l
     """The plans of a gradient by that algorithm."""
     named, device = parse_algorithm(f"omega:{text}"), datasheet(gpu)
     options = {"out_dtype": "float32", **options}
-    return list(plans(Request(problem, "backward_filter", device, named, precision, **options)))
+    request = Request(problem, "backward_filter", device, named, precision, **options)
+    return [p for p in plans(request) if isinstance(p, WgradMmaPlan)]
 
 
 def check(p: WgradMmaPlan, dtype: str = "float32", rounding: float = 0.0) -> None:

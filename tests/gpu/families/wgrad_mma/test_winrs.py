@@ -123,8 +123,8 @@ def test_the_planner_runs_it_where_it_is_named() -> None:
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_on_the_device(case) -> None:
     """What NVIDIA's compiler makes errs as predicted, from poisoned memory."""
-    p, precision, dtype, _ = case
-    found, cp = made(*case, driver.device(0)), driver.cupy()
+    p, precision, dtype, segments = case
+    found, cp = made(p, precision, dtype, segments, driver.device(0)), driver.cupy()
     x, dy = operands(p, precision)
     exact = convolution.backward_filter(x.astype(float), dy.astype(float), p)
     kernels = loader.load(found.source(), str(found.config), found.shared(), 0)
