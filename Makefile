@@ -6,7 +6,7 @@
 #   make test-gpu           those that need a GPU; with CUDA 12: make GPU=gpu test-gpu
 #   make notebooks          executes the papers' notebooks and compares; UPDATE=1 writes what comes out
 #   make sanitize           compute-sanitizer over every kernel, its rows kept
-#   make measure            the kernels' figures, on the GPU at hand: half an hour on an H100
+#   make measure            every figure that needs a GPU, on the one at hand: an hour of an H100
 PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= auto
@@ -31,13 +31,9 @@ test-gpu: $(VENV)/.has-dev $(VENV)/.has-$(GPU)
 sanitize: $(VENV)/.has-dev $(VENV)/.has-$(GPU)
 	$(ONE_THREAD) $(BIN)/python -m tests.gpu.sanitize --rows experiments/results/sanitizer.jsonl
 
-# Cases whose kernels did not change since their rows were measured are left out.
+# Cases whose kernels did not change since their rows were measured are left out; STEPS=a,b: some.
 measure: $(VENV)/.has-dev $(VENV)/.has-$(GPU)
-	$(BIN)/python -m experiments.measure.throughput --compile
-	$(BIN)/python -m experiments.measure.throughput
-	$(BIN)/python -m experiments.measure.errors
-	$(BIN)/python -m experiments.measure.counters
-	$(BIN)/python -m experiments.measure.host_cost
+	$(BIN)/python -m experiments.measure.sitting --only "$(STEPS)"
 	$(BIN)/python -m experiments.report.documents
 
 lint: $(VENV)/.has-dev

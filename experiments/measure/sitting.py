@@ -1,0 +1,152 @@
+"""On a GPU: everything that needs one, in one sitting: ``python -m experiments.measure.sitting``.
+
+STEPS stand in the order of what is to be known first: the tests and the sanitizer, layers and their
+picks, then each paper's own measurements, networks and training. A step is a command of its own; it
+gets the seconds that the table says or those that are left of ``--seconds``, and one that fails
+ends no other. ``--only`` takes steps by name, ``--list`` prints them and stops. ``--changed FILE``
+writes what the sitting left in experiments/results and in the steps' logs into a tar file.
+
+A sitting goes on where another ended: most steps add only rows that are not there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from experiments.harness.facts import ROOT
+
+RESULTS = ROOT / "experiments" / "results"
+LOGS = ROOT / "build" / "sitting"
+LEAST = 10  # seconds under which no step begins
+GRACE = 30  # seconds after which a step is stopped that was to stop by itself
+SHOWN = 3  # last lines of a step
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command of this sitting: ``python -m COMMAND``, with ``--seconds`` where ``limited``."""
+
+    name: str
+    seconds: float
+    command: str
+    limited: bool = True
+    torchrun: bool = False
+
+    def line(self, seconds: float) -> list[str]:
+        """The command's words."""
+        start = ["torch.distributed.run", "--nproc-per-node", "2"] if self.torchrun else []
+        module, *rest = self.command.split()
+        limit = ["--seconds", f"{seconds:.0f}"] if self.limited else []
+        inner = ["-m", module] if start else [module]
+        return [sys.executable, "-m", *start, *inner, *rest, *limit]
+
+
+_SANITIZER = "--changed --rows experiments/results/sanitizer.jsonl"
+STEPS = (
+    Step("tests", 430, "pytest -q -n auto -m gpu tests/gpu", limited=False),
+    Step("sanitizer", 300, f"tests.gpu.sanitize {_SANITIZER}", limited=False),
+    Step("compile", 60, "experiments.measure.throughput --compile", limited=False),
+    Step("throughput", 300, "experiments.measure.throughput"),
+    Step("networks", 300, "experiments.measure.layers networks"),
+    Step("grouped", 60, "experiments.measure.layers grouped"),
+    Step("strided", 60, "experiments.measure.layers strided"),
+    Step("depthwise", 60, "experiments.measure.layers depthwise"),
+    Step("order", 60, "experiments.measure.memory_order", limited=False),
+    Step("fused", 120, "experiments.measure.fused.beside"),
+    Step("fused_own", 120, "experiments.measure.fused.own"),
+    Step("im2col", 90, "experiments.measure.published.im2col"),
+    Step("omega", 90, "experiments.measure.published.omega"),
+    Step("nested", 80, "experiments.measure.nested"),
+    Step("end_to_end", 300, "experiments.networks.end_to_end"),
+    Step("cifar", 120, "experiments.training.run --plan cifar"),
+    Step("ilsvrc", 120, "experiments.training.run --plan ilsvrc"),
+    Step("seeds", 300, "experiments.training.run --plan seeds"),
+    Step("two", 120, "experiments.training.run --plan two", torchrun=True),  # needs two GPUs
+    Step("host", 60, "experiments.measure.host_cost", limited=False),
+    Step("errors", 60, "experiments.measure.errors"),
+    Step("banks", 30, "experiments.measure.fused.shared_memory", limited=False),
+    Step("counters", 200, "experiments.measure.counters", limited=False),
+)  # fmt: skip
+
+
+def chosen(names: str) -> list[Step]:
+    """The steps of names with commas, all without. Raises ValueError for an unknown one."""
+    known = {step.name: step for step in STEPS}
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    for name in wanted:
+        if name not in known:
+            raise ValueError(f"no step {name!r}; expected {', '.join(known)}")
+    return [known[name] for name in wanted] or [s for s in STEPS if not s.torchrun]
+
+
+def sat(steps: Sequence[Step], seconds: float, logs: Path = LOGS) -> Iterator[str]:
+    """Run steps while time is left; a line a step: how it ended, and the last of what it said."""
+    end = time.monotonic() + seconds
+    shutil.rmtree(logs, ignore_errors=True)
+    logs.mkdir(parents=True)
+    for step in steps:
+        left = min(step.seconds, end - time.monotonic())
+        if left < LEAST:
+            yield f"{step.name:11} left out: no time"
+            continue
+        began, log = time.monotonic(), logs / f"{step.name}.log"
+        # A step that limits itself is let finish what it began.
+        most = min(left + GRACE, end - began) if step.limited else left
+        with log.open("w") as out:
+            try:
+                code = subprocess.run(
+                    step.line(left), cwd=ROOT, stdout=out, stderr=out, timeout=most
+                ).returncode
+                how = "done" if not code else f"exit code {code}"
+            except subprocess.TimeoutExpired:
+                how = "stopped"
+        last = " | ".join(log.read_text(errors="replace").split("\n")[-SHOWN - 1 :]).strip(" |")
+        yield f"{step.name:11} {time.monotonic() - began:5.0f} s  {how}: {last[-200:]}"
+
+
+def kept(file: Path, since: float) -> int:
+    """Write the rows' files that changed since then, and the logs, into a tar file; how many."""
+    files = [p for p in sorted(RESULTS.glob("*.jsonl")) if p.stat().st_mtime >= since]
+    files += sorted(LOGS.glob("*.log"))
+    with tarfile.open(file, "w:xz") as tar:
+        for path in files:
+            tar.add(path, str(path.relative_to(ROOT)))
+    return len(files)
+
+
+def main(
+    only: Annotated[str, typer.Option(help="Steps, with commas; all that need one GPU.")] = "",
+    seconds: Annotated[float, typer.Option(help="Time of the sitting.")] = 3600,
+    shown: Annotated[bool, typer.Option("--list", help="Print the steps, and stop.")] = False,
+    changed: Annotated[Path | None, typer.Option(help="Tar file of changed rows, logs.")] = None,
+) -> None:
+    """Everything that needs a GPU, in one sitting."""
+    try:
+        steps = chosen(only)
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
+    if shown:
+        for step in steps:
+            print(f"{step.name:11} {step.seconds:5.0f} s  {' '.join(step.line(step.seconds)[1:])}")
+        return
+    since = time.time()
+    try:
+        for line in sat(steps, seconds):
+            print(line, flush=True)
+    finally:
+        if changed:
+            print(f"{kept(changed, since)} files in {changed}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,62 @@
+"""A sitting runs its steps one after another, whatever becomes of one."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from experiments.measure import sitting
+from experiments.measure.sitting import STEPS, Step, chosen, kept, sat
+
+
+def test_every_step_is_a_command_that_exists() -> None:
+    assert len({step.name for step in STEPS}) == len(STEPS)
+    for step in STEPS:
+        assert importlib.util.find_spec(step.command.split()[0]), step.command
+
+
+def test_steps_are_taken_by_name() -> None:
+    assert [step.name for step in chosen("nested, fused")] == ["nested", "fused"]
+    assert [step.name for step in STEPS if step not in chosen("")] == ["two"]
+    with pytest.raises(ValueError, match="no step 'speed'; expected tests, "):
+        chosen("speed")
+    (two,) = chosen("two")
+    assert two.line(60)[1:4] == ["-m", "torch.distributed.run", "--nproc-per-node"]
+    assert two.line(60)[-2:] == ["--seconds", "60"]
+
+
+def test_a_step_that_fails_or_hangs_ends_no_other(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(sitting, "LEAST", 0.1)
+    steps = [
+        Step("fails", 30, "platform extra", limited=False),
+        Step("hangs", 0.4, "http.server 0 --bind 127.0.0.1", limited=False),
+        Step("works", 30, "this", limited=False),
+    ]
+    lines = list(sat(steps, 60, tmp_path / "logs"))
+    assert lines[1].split(":")[0].endswith("stopped")
+    assert ("  done: " in lines[2], "honking great idea" in lines[2]) == (True, True)
+    missing = list(sat([Step("gone", 30, "no_such_module", limited=False)], 60, tmp_path / "logs"))
+    assert "exit code 1: " in missing[0]
+    assert "No module named no_such_module" in missing[0]
+    assert all(line.endswith("left out: no time") for line in sat(steps, 0, tmp_path / "logs"))
+
+
+def test_rows_that_changed_are_kept(tmp_path: Path, monkeypatch) -> None:
+    results, logs = tmp_path / "results", tmp_path / "logs"
+    for folder in (results, logs):
+        folder.mkdir()
+    for name in ("new", "old"):
+        (results / f"{name}.jsonl").write_text("{}\n")
+    (logs / "tests.log").write_text("1 passed\n")
+    now = time.time()
+    os.utime(results / "old.jsonl", (now - 60, now - 60))
+    for name, value in (("ROOT", tmp_path), ("RESULTS", results), ("LOGS", logs)):
+        monkeypatch.setattr(sitting, name, value)
+    assert kept(tmp_path / "back.tar.xz", now - 30) == 2
+    with tarfile.open(tmp_path / "back.tar.xz") as tar:
+        assert tar.getnames() == ["results/new.jsonl", "logs/tests.log"]
