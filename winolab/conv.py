@@ -199,8 +199,9 @@ def conv_backward_filter(
     than 2.5 times the time (``winolab plan backward-filter`` shows what a larger limit gains). A dw
     in float16 is infinite beyond 65504, as its sums may be; ``on_range`` "raise" looks at them
     first, on NumPy arrays too, and raises ValueError that says which types hold them. On a GPU,
-    sums of wider types are refused in float16. Other arguments and errors are those of
-    :func:`conv_forward`.
+    sums of wider types are refused in float16. There, NaN and infinity of x may reach every tap
+    of their input channel, and of dy of their output channel: products with zeros beyond a
+    border are not left out. Other arguments and errors are those of :func:`conv_forward`.
 
     >>> x, dy = np.arange(16.0).reshape(1, 4, 4, 1), np.ones((1, 3, 3, 1))
     >>> conv_backward_filter(x, dy, (1, 2, 2, 1))[0, ..., 0].tolist()

@@ -128,12 +128,13 @@ def run(problem: Problem, p: Plan, rng: np.random.Generator, *, spoilt: bool = F
 
 def reached(problem: Problem, p: Plan, at: tuple[int, ...]) -> np.ndarray:
     """Outputs that NaN or infinity at one place of the first operand may reach: those that depend
-    on it; of transforms those of its image, of a gradient of its channel, since a tile has them
-    all; where products of Tensor Cores merge groups, forward and back, those of other groups."""
+    on it; of transforms those of its image, since a tile has them all; of a gradient those of its
+    channel, since zeros stand beyond the borders (``winolab.conv_backward_filter`` says so); where
+    products of Tensor Cores merge groups, forward and back, those of other groups."""
     first, second, out = shapes(p.direction, problem)
     gradient = p.direction == "backward_filter"
     merged = problem.groups > 1 and p.precision != "fp32" and not gradient
-    if not merged and all(t.alpha == 1 for t in p.tiles):
+    if not merged and not gradient and all(t.alpha == 1 for t in p.tiles):
         mark = np.zeros(first)
         mark[at] = 1
         return getattr(convolution, p.direction)(mark, np.ones(second), problem) > 0
