@@ -3,8 +3,9 @@
 STEPS stand in the order of what is to be known first: the tests and the sanitizer, layers and their
 picks, then each paper's own measurements, networks and training. A step is a command of its own; it
 gets the seconds that the table says or those that are left of ``--seconds``, and one that fails
-ends no other. ``--only`` takes steps by name, ``--list`` prints them and stops. ``--changed FILE``
-writes what the sitting left in experiments/results and in the steps' logs into a tar file.
+ends no other, but the exit code is 1 then. ``--only`` takes steps by name, ``--list`` prints them
+and stops. ``--changed FILE`` writes what the sitting left in experiments/results and in the steps'
+logs into a tar file.
 
 A sitting goes on where another ended: most steps add only rows that are not there.
 """
@@ -24,8 +25,8 @@ from typing import Annotated
 import typer
 
 from experiments.harness.facts import ROOT
+from experiments.harness.tables import RESULTS
 
-RESULTS = ROOT / "experiments" / "results"
 LOGS = ROOT / "build" / "sitting"
 LEAST = 10  # seconds under which no step begins
 GRACE = 30  # seconds after which a step is stopped that was to stop by itself
@@ -89,15 +90,16 @@ def chosen(names: str) -> list[Step]:
     return [known[name] for name in wanted] or [s for s in STEPS if not s.torchrun]
 
 
-def sat(steps: Sequence[Step], seconds: float, logs: Path = LOGS) -> Iterator[str]:
-    """Run steps while time is left; a line a step: how it ended, and the last of what it said."""
+def sat(steps: Sequence[Step], seconds: float, logs: Path = LOGS) -> Iterator[tuple[bool, str]]:
+    """Run steps while time is left. Of each: whether none of it went wrong, and a line that says
+    how it ended and the last of what it printed."""
     end = time.monotonic() + seconds
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
     for step in steps:
         left = min(step.seconds, end - time.monotonic())
         if left < LEAST:
-            yield f"{step.name:11} left out: no time"
+            yield True, f"{step.name:11} left out: no time"
             continue
         began, log = time.monotonic(), logs / f"{step.name}.log"
         # A step that limits itself is let finish what it began.
@@ -111,7 +113,8 @@ def sat(steps: Sequence[Step], seconds: float, logs: Path = LOGS) -> Iterator[st
             except subprocess.TimeoutExpired:
                 how = "stopped"
         last = " | ".join(log.read_text(errors="replace").split("\n")[-SHOWN - 1 :]).strip(" |")
-        yield f"{step.name:11} {time.monotonic() - began:5.0f} s  {how}: {last[-200:]}"
+        well = how == "done"
+        yield well, f"{step.name:11} {time.monotonic() - began:5.0f} s  {how}: {last[-200:]}"
 
 
 def kept(file: Path, since: float) -> int:
@@ -139,13 +142,16 @@ def main(
         for step in steps:
             print(f"{step.name:11} {step.seconds:5.0f} s  {' '.join(step.line(step.seconds)[1:])}")
         return
-    since = time.time()
+    since, well = time.time(), True
     try:
-        for line in sat(steps, seconds):
+        for fine, line in sat(steps, seconds):
+            well = well and fine
             print(line, flush=True)
     finally:
         if changed:
             print(f"{kept(changed, since)} files in {changed}")
+    if not well:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

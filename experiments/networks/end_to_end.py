@@ -148,7 +148,8 @@ def tf32(allowed: bool) -> Iterator[None]:
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     before = matmul.allow_tf32
     # PyTorch's own tests freeze cuDNN's flags but in this context.
-    with cudnn.flags(enabled=cudnn.enabled, benchmark=True, allow_tf32=allowed):
+    how = {"enabled": cudnn.enabled, "deterministic": cudnn.deterministic}
+    with cudnn.flags(benchmark=True, allow_tf32=allowed, **how):
         matmul.allow_tf32 = allowed
         try:
             yield

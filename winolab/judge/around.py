@@ -68,12 +68,11 @@ def together(library: NumPy, calls: Sequence[Call], file: str = "") -> str:
             with turns.taken(number):
                 for _ in range(TIMES):
                     called(number)
-        except threading.BrokenBarrierError:  # another thread has said what is wrong
-            pass
         except Exception as error:
-            what = f"a call from one of them raised {type(error).__name__}: {error}"
-            said.append(str(error) if isinstance(error, _Others) else what)
-            gate.abort()
+            if not gate.broken:  # else another thread has said what is wrong
+                what = f"a call from one of them raised {type(error).__name__}: {error}"
+                said.append(str(error) if isinstance(error, _Others) else what)
+                gate.abort()
 
     before = sys.getswitchinterval()
     threads = [threading.Thread(target=run, args=(n,), daemon=True) for n in range(len(calls))]

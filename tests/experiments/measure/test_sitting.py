@@ -37,13 +37,25 @@ def test_a_step_that_fails_or_hangs_ends_no_other(tmp_path: Path, monkeypatch) -
         Step("hangs", 0.4, "http.server 0 --bind 127.0.0.1", limited=False),
         Step("works", 30, "this", limited=False),
     ]
-    lines = list(sat(steps, 60, tmp_path / "logs"))
+    ended = list(sat(steps, 60, tmp_path / "logs"))
+    assert [well for well, _ in ended[1:]] == [False, True]
+    lines = [line for _, line in ended]
     assert lines[1].split(":")[0].endswith("stopped")
     assert ("  done: " in lines[2], "honking great idea" in lines[2]) == (True, True)
-    missing = list(sat([Step("gone", 30, "no_such_module", limited=False)], 60, tmp_path / "logs"))
-    assert "exit code 1: " in missing[0]
-    assert "No module named no_such_module" in missing[0]
-    assert all(line.endswith("left out: no time") for line in sat(steps, 0, tmp_path / "logs"))
+    gone = Step("gone", 30, "no_such_module", limited=False)
+    ((well, missing),) = sat([gone], 60, tmp_path / "logs")
+    assert not well
+    assert "exit code 1: " in missing
+    assert "No module named no_such_module" in missing
+    assert all(line.endswith("left out: no time") for _, line in sat(steps, 0, tmp_path / "logs"))
+
+
+def test_a_sitting_in_which_a_step_fails_says_so(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(sitting, "STEPS", (Step("gone", 30, "no_such_module", limited=False),))
+    monkeypatch.setattr(sitting, "sat", lambda steps, seconds: sat(steps, seconds, tmp_path / "l"))
+    with pytest.raises(SystemExit) as ended:
+        sitting.main("gone", seconds=60, shown=False, changed=None)
+    assert ended.value.code == 1
 
 
 def test_rows_that_changed_are_kept(tmp_path: Path, monkeypatch) -> None:
