@@ -18,32 +18,43 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import repeat
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from experiments.harness.facts import ROOT
-from experiments.measure.throughput import stored
+from experiments.measure import throughput
+from experiments.measure.throughput import compile_all
 from winolab.algorithm import Problem
+from winolab.bench.compare import free
 from winolab.bench.contenders import Arrays, digest, ours, unnamed
 from winolab.bench.frameworks import frameworks
 from winolab.bench.networks import BatchedLayer, distinct
 from winolab.bench.timing import FLUSH, interleave
 from winolab.cli import bench
+from winolab.cli.environment import cores
+from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import Plan
-from winolab.gpu.runtime import nvrtc
-from winolab.gpu.runtime.cache import cubin
+from winolab.lines import Lines
+from winolab.spread import pool
 
 RESULTS = ROOT / "experiments" / "results"
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
 ROUNDS, OTHERS = 7, {7: 3}  # plans beside the pick, by taps of depthwise layers
 LARGE = 32e6  # bytes that a layer moves for copies to say how fast it may be
+# Facts of the machine, which the first row of a run has and the others of that run leave out.
+MACHINE = (
+    "commit", "device", "driver", "cuda", "cudnn", "cupy", "torch", "sm_mhz", "memory_mhz",
+    "sgemm_tflops",
+)  # fmt: skip
 Row = dict[str, Any]
+Case = tuple["Layer | BatchedLayer", str, str]  # with its direction and precision
 
 
 @dataclass(frozen=True)
@@ -160,13 +171,14 @@ LISTS: dict[str, tuple[Sequence[Layer | BatchedLayer], tuple[str, ...]]] = {
     "depthwise": (DEPTHWISE, DIRECTIONS),
     "strided": (STRIDED, DIRECTIONS),
     "grouped": (GROUPED, DIRECTIONS),
-    "networks": (distinct(), DIRECTIONS),
+    # a file each, so that as many GPUs measure them
+    **{f"networks_{way}": (distinct(), (way,)) for way in DIRECTIONS},
 }
 
 
 def main(
     layers: Annotated[str, typer.Argument(help="A list of LISTS.")],
-    seconds: Annotated[float, typer.Option(help="Time that measuring may take.")] = 300,
+    seconds: Annotated[float, typer.Option(help="Time that all of it may take.")] = 300,
     precisions: Annotated[str, typer.Option(help="With commas.")] = "fp32,fp16,bf16",
     only: Annotated[str, typer.Option(help="Directions, with commas.")] = "",
     again: Annotated[bool, typer.Option("--again", help="Kernels without change, too.")] = False,
@@ -177,41 +189,84 @@ def main(
     """Measure what time allows of what is not there yet, or whose kernel has changed since."""
     if layers not in LISTS:
         raise typer.BadParameter(f"no list {layers!r}; expected one of {', '.join(LISTS)}")
+    end = time.monotonic() + seconds
     output = output or RESULTS / f"{layers}.jsonl"
     rows = stored(output)
     if not summary:
         bench.ready()
-        units = precisions.split(",")
         listed, directions = LISTS[layers]
         asked = [d for d in directions if d in only.split(",")] if only else directions
-        cases = [(v, d, p) for v in listed for p in units for d in asked]
-        if not again:
-            kept = {key(row): row["source"] for row in rows if row.get("chosen")}
-            cases = [case for case in cases if not known(kept, *case)]
+        cases = [(v, d, p) for v in listed for p in precisions.split(",") for d in asked]
         random.Random(0).shuffle(cases)  # so that what time allows is a sample
-        compile_all(cases[:most])
-        machine = bench.context()
-        end = time.monotonic() + seconds
-        for case in cases[:most]:
-            if time.monotonic() > end:
-                break
-            found = [{**machine, **row} for row in measured(*case)]
-            keys = {key(row) for row in found}
-            rows = [row for row in rows if key(row) not in keys] + found
-            output.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        kept = {} if again else {key(row): row["source"] for row in rows if row.get("chosen")}
+        todo = []
+        for case, found, digests in planned(cases, driver.device(0)):
+            if kept.get((str(case[0]), *case[1:])) not in digests:
+                todo.append((case, found))
+        compile_all(plan for _, found in todo[:most] for plan in found)
+        machine = {"run": datetime.now(UTC).isoformat(timespec="seconds"), **bench.context()}
+        with Lines(output) as file:
+            for case, found in todo[:most]:
+                if time.monotonic() > end:
+                    print(f"no time for {len(todo)} cases in all; call again to go on")
+                    break
+                try:
+                    made = list(measured(*case, found))
+                except Exception as error:  # one that fails is said, the others are measured
+                    print("failed", *case, repr(error)[:300], flush=True)
+                    if "illegal" in str(error) or "launch failure" in str(error):
+                        break  # the device is lost
+                    continue
+                finally:
+                    free()
+                for row in made:
+                    file.append({**machine, **row})
+        rows = latest(stored(output))
+        output.write_text("".join(json.dumps(row) + "\n" for row in shortened(rows)))
     print("\n".join(summarized(rows)))
 
 
-def known(
-    kept: Mapping[tuple[str, str, str], str],
-    layer: Layer | BatchedLayer,
-    direction: str,
-    group: str,
-) -> bool:
-    """Whether there are rows of the kernel that would run now: ``kept`` has each case's source."""
-    source = kept.get((str(layer), direction, group))
-    picked = (p for p, chosen in plans(layer, direction, group).items() if chosen)
-    return source is not None and source in map(digest, picked)
+def stored(path: Path) -> list[Row]:
+    """The rows of a file, each with the facts of its machine; none where there is no file."""
+    machines: dict[str, Row] = {}
+    rows = []
+    for row in throughput.stored(path):
+        facts = {name: row[name] for name in MACHINE if name in row}
+        rows.append({**machines.setdefault(row["run"], facts), **row} if "run" in row else row)
+    return rows
+
+
+def shortened(rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows as a file has them, the machine in the first of each run."""
+    seen = set()
+    for row in rows:
+        first = "run" not in row or row["run"] not in seen
+        seen.add(row.get("run"))
+        yield row if first else {name: value for name, value in row.items() if name not in MACHINE}
+
+
+def latest(rows: Iterable[Row]) -> list[Row]:
+    """The rows of each case that were added last: each time, the first is of what was picked, or
+    says that nothing serves the case."""
+    found: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        mine = found.setdefault(key(row), [])
+        if row.get("chosen") or row["method"] == "refused":
+            mine.clear()
+        mine.append(row)
+    return [row for mine in found.values() for row in mine]
+
+
+def planned(cases: Sequence[Case], device: Device) -> list[tuple[Case, dict[Plan, bool], set[str]]]:
+    """Every case with our plans for it, and the digests of the sources of those that are picked."""
+    with pool(cores()) as processes:
+        found = processes.map(_planned, cases, repeat(device), chunksize=8)
+        return [(case, *each) for case, each in zip(cases, found, strict=True)]
+
+
+def _planned(case: Case, device: Device) -> tuple[dict[Plan, bool], set[str]]:
+    found = plans(*case, device)
+    return found, {digest(plan) for plan, chosen in found.items() if chosen}
 
 
 def key(row: Row) -> tuple[str, str, str]:
@@ -219,23 +274,12 @@ def key(row: Row) -> tuple[str, str, str]:
     return row["layer"], row["direction"], row["precision"]
 
 
-def compile_all(cases: Iterable[tuple[Layer | BatchedLayer, str, str]]) -> None:
-    """Compile what the planner picks into the cache, on all cores."""
-    compile_plans(p for case in cases for p in plans(*case))
-
-
-def compile_plans(found: Iterable[Plan]) -> None:
-    """Compile the plans' kernels into the cache, on all cores."""
-    arch = nvrtc.architecture(driver.device(0).compute_capability)
-    sources = {p.source(): str(p.config) for p in found}
-    with ProcessPoolExecutor() as pool:
-        list(pool.map(cubin, sources, [arch] * len(sources), sources.values()))
-
-
-def plans(layer: Layer | BatchedLayer, direction: str, group: str) -> dict[Any, bool]:
+def plans(
+    layer: Layer | BatchedLayer, direction: str, group: str, device: Device
+) -> dict[Plan, bool]:
     """What the planner picks, and the next by prediction, of other vectors or columns; nothing
     where no kernel serves a layer, 16 bits of three channels."""
-    request = unnamed(direction, layer.problem, group)
+    request = unnamed(direction, layer.problem, group, device)
     try:
         picked = plan(request)
     except ValueError:
@@ -255,14 +299,16 @@ def _shape(p: Any) -> tuple[int, int]:
     return p.config.vector, p.config.columns
 
 
-def measured(layer: Layer | BatchedLayer, direction: str, group: str) -> Iterator[Row]:
-    """The rows of a case."""
+def measured(
+    layer: Layer | BatchedLayer, direction: str, group: str, mine: Mapping[Plan, bool]
+) -> Iterator[Row]:
+    """The rows of a case, whose plans ``mine`` are."""
     problem = layer.problem
     common = {
         "layer": str(layer), "group": layer.group, "networks": layer.networks,
         "direction": direction, "precision": group,
     }  # fmt: skip
-    if not (mine := plans(layer, direction, group)):
+    if not mine:
         yield {**common, "method": "refused"}
         return
     cp = driver.cupy()

@@ -7,18 +7,26 @@ ends no other, but the exit code is 1 then. ``--only`` takes steps by name, ``--
 and stops. ``--changed FILE`` writes what the sitting left in experiments/results and in the steps'
 logs into a tar file.
 
+``--gpus N`` shares the steps out among N GPUs: each takes the next step when it has ended one, with
+its share of the processor's cores, and what needs several GPUs comes last, alone.
+
 A sitting goes on where another ended: most steps add only rows that are not there.
 """
 
 from __future__ import annotations
 
+import os
+import queue
 import shutil
 import subprocess
 import sys
 import tarfile
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -58,7 +66,9 @@ STEPS = (
     Step("sanitizer", 300, f"tests.gpu.sanitize {_SANITIZER}", limited=False),
     Step("compile", 60, "experiments.measure.throughput --compile", limited=False),
     Step("throughput", 300, "experiments.measure.throughput"),
-    Step("networks", 300, "experiments.measure.layers networks"),
+    Step("net_forward", 300, "experiments.measure.layers networks_forward"),
+    Step("net_data", 300, "experiments.measure.layers networks_backward_data"),
+    Step("net_filter", 300, "experiments.measure.layers networks_backward_filter"),
     Step("grouped", 60, "experiments.measure.layers grouped"),
     Step("strided", 60, "experiments.measure.layers strided"),
     Step("depthwise", 60, "experiments.measure.layers depthwise"),
@@ -90,31 +100,63 @@ def chosen(names: str) -> list[Step]:
     return [known[name] for name in wanted] or [s for s in STEPS if not s.torchrun]
 
 
-def sat(steps: Sequence[Step], seconds: float, logs: Path = LOGS) -> Iterator[tuple[bool, str]]:
-    """Run steps while time is left. Of each: whether none of it went wrong, and a line that says
-    how it ended and the last of what it printed."""
+def sat(
+    steps: Sequence[Step], seconds: float, logs: Path = LOGS, gpus: int = 1
+) -> Iterator[tuple[bool, str]]:
+    """Run steps while time is left, on as many GPUs. Of each: whether none of it went wrong, and a
+    line that says how it ended and the last of what it printed."""
     end = time.monotonic() + seconds
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
-    for step in steps:
-        left = min(step.seconds, end - time.monotonic())
-        if left < LEAST:
-            yield True, f"{step.name:11} left out: no time"
-            continue
-        began, log = time.monotonic(), logs / f"{step.name}.log"
-        # A step that limits itself is let finish what it began.
-        most = min(left + GRACE, end - began) if step.limited else left
-        with log.open("w") as out:
+    left = deque(step for step in steps if gpus == 1 or not step.torchrun)
+    said: queue.Queue[tuple[bool, str] | None] = queue.Queue()
+
+    def lane(gpu: int | None) -> None:
+        while left:
             try:
-                code = subprocess.run(
-                    step.line(left), cwd=ROOT, stdout=out, stderr=out, timeout=most
-                ).returncode
-                how = "done" if not code else f"exit code {code}"
-            except subprocess.TimeoutExpired:
-                how = "stopped"
-        last = " | ".join(log.read_text(errors="replace").split("\n")[-SHOWN - 1 :]).strip(" |")
-        well = how == "done"
-        yield well, f"{step.name:11} {time.monotonic() - began:5.0f} s  {how}: {last[-200:]}"
+                said.put(_ended(left.popleft(), end, logs, gpu, gpus))
+            except IndexError:  # another lane has the last one
+                break
+        said.put(None)
+
+    lanes = [None] if gpus == 1 else list(range(gpus))
+    for gpu in lanes:
+        threading.Thread(target=lane, args=(gpu,), daemon=True).start()
+    while lanes:
+        one = said.get()
+        if one is None:
+            lanes.pop()
+        else:
+            yield one
+    for step in steps:
+        if gpus > 1 and step.torchrun:
+            yield _ended(step, end, logs, None, 1)
+
+
+def _ended(step: Step, end: float, logs: Path, gpu: int | None, gpus: int) -> tuple[bool, str]:
+    """Run a step on one of the GPUs, or on all; see ``sat``."""
+    left = min(step.seconds, end - time.monotonic())
+    if left < LEAST:
+        return True, f"{step.name:11} left out: no time"
+    environment, share = dict(os.environ), None
+    if gpu is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = str(gpu)
+        mine = sorted(os.sched_getaffinity(0))[gpu::gpus]
+        share = partial(os.sched_setaffinity, 0, mine) if mine else None
+    began, log = time.monotonic(), logs / f"{step.name}.log"
+    # A step that limits itself is let finish what it began.
+    most = min(left + GRACE, end - began) if step.limited else left
+    with log.open("w") as out:
+        try:
+            code = subprocess.run(
+                step.line(left), cwd=ROOT, stdout=out, stderr=out, timeout=most,
+                env=environment, preexec_fn=share,
+            ).returncode  # fmt: skip
+            how = "done" if not code else f"exit code {code}"
+        except subprocess.TimeoutExpired:
+            how = "stopped"
+    last = " | ".join(log.read_text(errors="replace").split("\n")[-SHOWN - 1 :]).strip(" |")
+    return how == "done", f"{step.name:11} {time.monotonic() - began:5.0f} s  {how}: {last[-200:]}"
 
 
 def kept(file: Path, since: float) -> int:
@@ -130,6 +172,7 @@ def kept(file: Path, since: float) -> int:
 def main(
     only: Annotated[str, typer.Option(help="Steps, with commas; all that need one GPU.")] = "",
     seconds: Annotated[float, typer.Option(help="Time of the sitting.")] = 3600,
+    gpus: Annotated[int, typer.Option(min=1, help="How many share the steps.")] = 1,
     shown: Annotated[bool, typer.Option("--list", help="Print the steps, and stop.")] = False,
     changed: Annotated[Path | None, typer.Option(help="Tar file of changed rows, logs.")] = None,
 ) -> None:
@@ -144,7 +187,7 @@ def main(
         return
     since, well = time.time(), True
     try:
-        for fine, line in sat(steps, seconds):
+        for fine, line in sat(steps, seconds, gpus=gpus):
             well = well and fine
             print(line, flush=True)
     finally:

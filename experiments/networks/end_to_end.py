@@ -8,7 +8,7 @@ evaluation or of a training step (forward, loss, gradients, SGD), the most memor
 how many of its convolutions are winolab's, and by how much outputs and gradients deviate from FP64,
 the largest difference over the largest value, of two images.
 
-Rows are added to experiments/results/networks.jsonl as they are measured; what is there is not
+Rows are added to experiments/results/end_to_end.jsonl as they are measured; what is there is not
 measured again. ``--tiny`` has small images, on the CPU where there is no GPU: it shows that the
 cases run, and its rows are marked. ``--seconds`` ends a sitting, ``--summary`` shows ratios.
 """
@@ -39,7 +39,7 @@ from experiments.networks.backbones import resnet, vgg
 from winolab.cli.environment import provenance
 from winolab.lines import Lines
 
-RESULTS = ROOT / "experiments" / "results" / "networks.jsonl"
+RESULTS = ROOT / "experiments" / "results" / "end_to_end.jsonl"
 ROUNDS, WARM = 15, 3
 Row = dict[str, Any]
 

@@ -26,8 +26,8 @@ from typing import Annotated, Any
 import typer
 
 import winolab
-from experiments.measure.layers import RESULTS, ROUNDS, Row, compile_plans, relative_rms
-from experiments.measure.throughput import stored
+from experiments.measure.layers import RESULTS, ROUNDS, Row, relative_rms
+from experiments.measure.throughput import compile_all, stored
 from papers.dwm_2021.networks import networks
 from papers.dwm_2021.strategies import KERNELS, grid, single
 from winolab.algorithm import Algorithm, Direct, Problem, dwm
@@ -111,7 +111,7 @@ def main(
         if time.monotonic() > end:
             break
         some = todo[first : first + most]
-        compile_plans(p for case, unit in some for ps in ours(case[2], unit).values() for p in ps)
+        compile_all(p for case, unit in some for ps in ours(case[2], unit).values() for p in ps)
         for case, unit in some:
             if time.monotonic() > end:
                 break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -14,16 +15,17 @@ from experiments.measure.layers import (
     RESULTS,
     STRIDED,
     Layer,
-    known,
+    latest,
     measured,
+    planned,
     plans,
     ratios,
+    shortened,
+    stored,
     summarized,
 )
-from experiments.measure.throughput import stored
 from winolab.bench.contenders import digest
 from winolab.device import H100
-from winolab.gpu import driver
 
 ROWS = {name: stored(RESULTS / f"{name}.jsonl") for name in LISTS}
 ERRORS = {"fp32": 1e-6, "fp16": 5e-4, "bf16": 4e-3}  # of a relative RMS; halves round their result
@@ -51,36 +53,52 @@ def test_grouped_layers_are_grouped_and_not_depthwise() -> None:
 
 
 def test_what_no_kernel_serves_is_left_out(monkeypatch) -> None:
-    monkeypatch.setattr(driver, "device", lambda index: H100)
     stem = next(layer for layer in STRIDED if layer.channels == 3)
-    assert list(plans(stem, "forward", "fp16").values()) == [True]
+    assert list(plans(stem, "forward", "fp16", H100).values()) == [True]
 
     def refused(request: object) -> None:
         raise ValueError("no kernel")
 
     monkeypatch.setattr(layers, "plan", refused)
-    assert plans(stem, "forward", "fp16") == {}
-    (row,) = measured(stem, "forward", "fp16")
+    assert plans(stem, "forward", "fp16", H100) == {}
+    (row,) = measured(stem, "forward", "fp16", {})
     assert (row["method"], row["layer"]) == ("refused", str(stem))
     assert list(summarized([row])) == ["forward fp16: no kernel for 1 layers"]
 
 
-def test_rows_of_the_same_kernel_are_not_measured_again(monkeypatch) -> None:
-    monkeypatch.setattr(driver, "device", lambda index: H100)
+def test_cases_are_planned_by_all_cores_with_what_says_whether_rows_are_there() -> None:
     case = (Layer("C", 56, 96, 7), "forward", "fp32")
-    picked = next(iter(plans(*case)))
-    name = str(case[0]), *case[1:]
-    assert known({name: digest(picked)}, *case)
-    assert not known({name: "another"}, *case)
-    assert not known({}, *case)
+    ((same, found, digests),) = planned([case], H100)
+    assert (same, found) == (case, plans(*case, H100))
+    assert digests == {digest(next(iter(found)))}
 
 
-def test_the_pick_comes_before_other_plans(monkeypatch) -> None:
-    monkeypatch.setattr(driver, "device", lambda index: H100)
-    found = plans(Layer("C", 56, 96, 7), "forward", "fp32")
+def test_rows_that_were_added_last_count_and_name_their_machine_once(tmp_path) -> None:
+    facts = {"device": "NVIDIA H100", "commit": "abc"}
+
+    def rows(run: str, us: float) -> list[dict]:
+        case = {"run": run, **facts, "layer": "L", "direction": "forward", "precision": "fp32"}
+        return [
+            {**case, "method": "winolab", "us": us, "chosen": True},
+            {**case, "method": "winolab", "us": us + 1, "chosen": False},
+            {**case, "method": "torch", "us": us + 2},
+        ]
+
+    other = [{**row, "layer": "M"} for row in rows("1", 5.0)]
+    found = latest([*rows("1", 1.0), *other, *rows("2", 2.0)])
+    assert [row["us"] for row in found] == [2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    short = list(shortened(found))
+    assert ["device" in row for row in short] == [True, False, False] * 2
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in short))
+    assert stored(file) == found
+
+
+def test_the_pick_comes_before_other_plans() -> None:
+    found = plans(Layer("C", 56, 96, 7), "forward", "fp32", H100)
     assert list(found.values()) == [True, *[False] * layers.OTHERS[7]]
     assert all(p.kernel == "depthwise" for p in found)
-    assert list(plans(Layer("E", 112, 32, 3), "forward", "fp32").values()) == [True]
+    assert list(plans(Layer("E", 112, 32, 3), "forward", "fp32", H100).values()) == [True]
 
 
 @pytest.mark.parametrize("name", LISTS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 import tarfile
 import time
 from pathlib import Path
@@ -50,11 +51,39 @@ def test_a_step_that_fails_or_hangs_ends_no_other(tmp_path: Path, monkeypatch) -
     assert all(line.endswith("left out: no time") for _, line in sat(steps, 0, tmp_path / "logs"))
 
 
+def test_gpus_share_the_steps_and_torchrun_has_all(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(sitting, "LEAST", 0.1)
+    code = (
+        "import os, pathlib, sys, time\n"
+        "name = sys.argv[1]\n"
+        "time.sleep(0.5)\n"
+        "folder = pathlib.Path(__file__).parent\n"
+        "shown = os.environ.get('CUDA_VISIBLE_DEVICES'), len(os.sched_getaffinity(0))\n"
+        "(folder / name).write_text(repr(shown))\n"
+    )
+    (tmp_path / "shows.py").write_text(code)
+    monkeypatch.setattr(sitting, "ROOT", tmp_path)
+    monkeypatch.setattr(Step, "line", lambda self, _: [sys.executable, "-m", "shows", self.name])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    steps = [Step("all", 30, "shows", torchrun=True)]
+    steps += [Step(name, 30, "shows", limited=False) for name in "abc"]
+    ended = list(sat(steps, 60, tmp_path / "logs", gpus=2))
+    assert [well for well, _ in ended] == [True] * 4
+    assert ended[-1][1].startswith("all")
+    cores = len(os.sched_getaffinity(0))
+    found = {name: eval((tmp_path / name).read_text()) for name in ("a", "b", "c", "all")}
+    assert {found[name][0] for name in "abc"} == {"0", "1"}
+    assert all(n in (cores // 2, -(-cores // 2), cores) for _, n in found.values())
+    assert found["all"] == (None, cores)
+
+
 def test_a_sitting_in_which_a_step_fails_says_so(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(sitting, "STEPS", (Step("gone", 30, "no_such_module", limited=False),))
-    monkeypatch.setattr(sitting, "sat", lambda steps, seconds: sat(steps, seconds, tmp_path / "l"))
+    monkeypatch.setattr(
+        sitting, "sat", lambda steps, seconds, gpus: sat(steps, seconds, tmp_path / "l")
+    )
     with pytest.raises(SystemExit) as ended:
-        sitting.main("gone", seconds=60, shown=False, changed=None)
+        sitting.main("gone", seconds=60, gpus=1, shown=False, changed=None)
     assert ended.value.code == 1
 
 
