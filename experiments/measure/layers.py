@@ -206,14 +206,14 @@ def main(
         compile_all(plan for _, found in todo[:most] for plan in found)
         machine = {"run": datetime.now(UTC).isoformat(timespec="seconds"), **bench.context()}
         with Lines(output) as file:
-            for case, found in todo[:most]:
+            for (layer, direction, group), found in todo[:most]:
                 if time.monotonic() > end:
                     print(f"no time for {len(todo)} cases in all; call again to go on")
                     break
                 try:
-                    made = list(measured(*case, found))
+                    made = list(measured(layer, direction, group, found))
                 except Exception as error:  # one that fails is said, the others are measured
-                    print("failed", *case, repr(error)[:300], flush=True)
+                    print("failed", layer, direction, group, repr(error)[:300], flush=True)
                     if "illegal" in str(error) or "launch failure" in str(error):
                         break  # the device is lost
                     continue

@@ -1,0 +1,191 @@
+"""Times of this tree's calls beside those of another commit's, on one GPU, in turn.
+
+``git worktree add ../before COMMIT; python -m experiments.measure.ways.two_trees ../before`` takes
+30 layers of dense convolutions with unit strides (``--list narrow``: networks' layers of at most 48
+channels), in three directions and four precisions, by the public calls and what each commit picks
+by default. A process of each tree keeps its arrays; a call of the one and of the other are timed in
+turn, with a cold L2 cache, ROUNDS times. A row has medians in microseconds and whether the results
+have the same bits; rows replace those of the list in experiments/results/two_trees.jsonl. The last
+lines are the geometric mean and the slowest of each direction and precision.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from experiments.harness.facts import ROOT
+from experiments.measure.cases import LISTS
+from experiments.measure.throughput import stored
+from winolab.bench.layers import Layer
+from winolab.bench.networks import BatchedLayer, distinct
+from winolab.cli import bench
+from winolab.cli.environment import cores
+from winolab.problem import shapes
+
+RESULTS = ROOT / "experiments" / "results" / "two_trees.jsonl"
+SERVED = ROOT / "experiments" / "measure" / "ways" / "served.py"
+WIDE = ("resnet", "resnet1", "pointwise", "odd", "dragon", "grid")
+LAYERS, ROUNDS, NARROW = 30, 9, 48
+DIRECTIONS = ("forward", "backward_data", "backward_filter")
+PRECISIONS = ("fp32", "fp32_ffma", "fp16", "bf16")
+Row = dict[str, Any]
+
+
+def layers(which: str = "wide", count: int = LAYERS) -> list[Layer | BatchedLayer]:
+    """So many of the layers of WIDE, or of networks' narrow ones, drawn."""
+    found: dict[str, Layer | BatchedLayer] = {}
+    if which == "wide":
+        found = {str(layer): layer for name in WIDE for layer in LISTS[name]}
+    else:
+        for layer in distinct():
+            if layer.group == "dense" and min(layer.channels, layer.filters) <= NARROW:
+                found[str(layer)] = layer
+    return random.Random(43).sample(list(found.values()), min(count, len(found)))
+
+
+def cases(which: str = "wide", count: int = LAYERS) -> Iterator[Row]:
+    """What a side is asked for; the name is for rows."""
+    for layer, direction, precision in product(layers(which, count), DIRECTIONS, PRECISIONS):
+        if any(low != high for low, high in layer.problem.padding):
+            continue
+        *operands, result = shapes(direction, layer.problem)
+        yield {
+            "list": which, "layer": str(layer), "direction": direction, "precision": precision,
+            "operands": operands, "result": result,
+            "padding": [low for low, _ in layer.problem.padding],
+        }  # fmt: skip
+
+
+class Side:
+    """A process of one tree; ``ask`` waits for its answer. Raises RuntimeError where it ended."""
+
+    def __init__(self, tree: Path, cache: Path) -> None:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tree), *_others()])}
+        environment["WINOLAB_CACHE"] = str(cache)
+        self.process = subprocess.Popen(
+            [sys.executable, str(SERVED)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True, env=environment, cwd=tree,
+        )  # fmt: skip
+
+    def ask(self, what: Row) -> Row:
+        """What the process answers."""
+        assert self.process.stdin
+        assert self.process.stdout
+        try:
+            self.process.stdin.write(json.dumps(what) + "\n")
+            self.process.stdin.flush()
+            return json.loads(self.process.stdout.readline())
+        except (OSError, ValueError):
+            code = self.process.wait()
+            raise RuntimeError(f"its process ended with exit code {code}") from None
+
+    def close(self) -> None:
+        """End the process."""
+        with self.process:
+            self.process.kill()
+
+
+def _others() -> list[str]:
+    """Folders of PYTHONPATH beside this tree's, where packages may lie."""
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return [folder for folder in given if folder and Path(folder).resolve() != ROOT]
+
+
+def compiled(tree: Path, cache: Path, share: list[Row]) -> int:
+    """Call some cases once, so that the cache has their kernels; how many of them ran."""
+    ran, side = 0, Side(tree, cache)
+    for case in share:
+        try:
+            side.ask(case)
+            ran += 1
+        except RuntimeError:
+            side.close()
+            side = Side(tree, cache)
+    side.close()
+    return ran
+
+
+def timed(case: Row, sides: dict[str, Side], rounds: int = ROUNDS) -> Row:
+    """The case's row."""
+    bits = {name: side.ask(case)["bits"] for name, side in sides.items()}
+    found: dict[str, list[float]] = {name: [] for name in sides}
+    for i in range(rounds):
+        for name in sorted(sides, reverse=bool(i % 2)):
+            found[name].append(sides[name].ask({})["us"])
+    us = {f"{name}_us": round(statistics.median(times), 2) for name, times in found.items()}
+    row = {name: case[name] for name in ("list", "layer", "direction", "precision")}
+    return {**row, **us, "same_bits": len(set(bits.values())) == 1}
+
+
+def main(
+    before: Annotated[Path, typer.Argument(help="Folder of the other commit's tree.")],
+    which: Annotated[str, typer.Option("--list", help="wide or narrow.")] = "wide",
+    count: Annotated[int, typer.Option("--layers", help="How many layers.")] = LAYERS,
+    seconds: Annotated[float, typer.Option(help="Time that all of it may take.")] = 300,
+    jobs: Annotated[int, typer.Option(help="Processes that compile a tree's kernels.")] = 0,
+    output: Annotated[Path, typer.Option(help="File of rows.")] = RESULTS,
+) -> None:
+    """Measure, and write the rows."""
+    end, jobs = time.monotonic() + seconds, jobs or max(1, cores() // 2)
+    every = list(cases(which, count))
+    random.Random(0).shuffle(every)  # so that what time allows is a sample
+    folder = ROOT / "build" / "two_trees"
+    trees = {"before": (before.resolve(), folder / "before"), "after": (ROOT, folder / "after")}
+    with ThreadPoolExecutor(2 * jobs) as pool:
+        asked = [(*tree, every[i::jobs]) for tree in trees.values() for i in range(jobs)]
+        ran = sum(pool.map(lambda each: compiled(*each), asked))
+    print(f"{ran} of {2 * len(every)} calls run, {end - time.monotonic():.0f} s left", flush=True)
+    machine, rows = bench.context(), []
+    sides = {name: Side(*tree) for name, tree in trees.items()}
+    for case in every:
+        if time.monotonic() > end:
+            break
+        try:
+            rows.append({**timed(case, sides), **machine})
+        except RuntimeError as error:
+            print("failed", case["layer"], case["direction"], case["precision"], error, flush=True)
+            for side in sides.values():
+                side.close()
+            sides = {name: Side(*tree) for name, tree in trees.items()}
+    for side in sides.values():
+        side.close()
+    kept = [row for row in stored(output) if row["list"] != which]
+    output.write_text("".join(json.dumps(row) + "\n" for row in kept + rows))
+    print("\n".join(summarized(rows)))
+
+
+def summarized(rows: Iterable[Row]) -> Iterator[str]:
+    """How much longer this tree's calls take, by direction and precision."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(f"{row['direction']} {row['precision']}", []).append(row)
+    if groups:
+        groups["all"] = [row for found in list(groups.values()) for row in found]
+    for name, found in groups.items():
+        ratios = {row["layer"]: row["after_us"] / row["before_us"] for row in found}
+        every = [row["after_us"] / row["before_us"] for row in found]
+        mean = math.exp(statistics.fmean(map(math.log, every)))
+        worst = max(ratios, key=ratios.__getitem__)
+        same = sum(row["same_bits"] for row in found)
+        yield (
+            f"{name}: {mean:.3f} of {len(found)}, slowest {max(every):.3f} ({worst}), "
+            f"{same} with the same bits"
+        )
+
+
+if __name__ == "__main__":
+    typer.run(main)
