@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from winolab import lines
-from winolab.lines import Lines
+from winolab.lines import Lines, Taken, add
 
 if sys.platform == "win32":
     pytest.skip("devices, pipes and limits as POSIX has them", allow_module_level=True)
@@ -128,3 +130,14 @@ def test_an_append_is_on_the_disk_when_it_returns(tmp_path: Path, monkeypatch) -
     with Lines(path) as file:
         file.append({"a": 1})
         assert synced == ['{"a": 1}\n']
+
+
+def test_rows_wait_for_a_file_that_another_process_has(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    with Lines(path), pytest.raises(Taken, match="another process is adding rows"):
+        add(path, [{"a": 1}], patience=0.1)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda i: add(path, [{"a": i}, {"b": i}]), range(8)))
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [{"b": row["a"]} for row in found[::2]] == found[1::2]
+    assert sorted(row["a"] for row in found[::2]) == list(range(8))

@@ -7,7 +7,8 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,15 @@ TAKEN = (errno.EAGAIN, errno.EACCES)  # what a lock that another process has rai
 UNKNOWN = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)  # file systems without
 
 
+class Taken(ValueError):
+    """Another process has the file."""
+
+
 class Lines:
     """A JSON Lines file that this process has until it closes it.
 
-    Raises ValueError where the path is no regular file (a device, a pipe) or another process has
-    the file, OSError with the path where it cannot be opened for writing.
+    Raises ValueError where the path is no regular file (a device, a pipe), Taken where another
+    process has the file, OSError with the path where it cannot be opened for writing.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -48,7 +53,7 @@ class Lines:
             self.close()
             if error.errno not in TAKEN:
                 raise named(error, self.path) from error
-            raise ValueError(
+            raise Taken(
                 f"another process is adding rows to {self.path}: wait until it ends, or name "
                 "another file"
             ) from None
@@ -106,6 +111,22 @@ class Lines:
         with self.path.open("rb") as file:
             file.seek(end - 1)
             return file.read(1)
+
+
+def add(path: Path | str, rows: Iterable[dict[str, Any]], patience: float = 60.0) -> None:
+    """Append rows to a file that several processes add to, each for a moment: wait for it so many
+    seconds. Raises as ``Lines.checked`` and ``Lines.append``."""
+    end = time.monotonic() + patience
+    while True:
+        try:
+            with Lines(path).checked() as file:
+                for row in rows:
+                    file.append(row)
+            return
+        except Taken:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)
 
 
 def named(error: OSError, path: Path | str) -> OSError:

@@ -3,9 +3,9 @@
 STEPS stand in the order of what is to be known first: the tests and the sanitizer, layers and their
 picks, then each paper's own measurements, networks and training. A step is a command of its own; it
 gets the seconds that the table says or those that are left of ``--seconds``, and one that fails
-ends no other, but the exit code is 1 then. ``--only`` takes steps by name, ``--list`` prints them
-and stops. ``--changed FILE`` writes what the sitting left in experiments/results and in the steps'
-logs into a tar file.
+ends no other, but the exit code is 1 then. ``--only`` takes steps by name (``fused=60``: with
+another limit), ``--list`` prints them and stops. ``--changed FILE`` writes what the sitting left in
+experiments/results and in the steps' logs into a tar file.
 
 ``--gpus N`` shares the steps out among N GPUs: each takes the next step when it has ended one, with
 its share of the processor's cores, and what needs several GPUs comes last, alone.
@@ -25,7 +25,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -61,43 +61,50 @@ class Step:
 
 
 _SANITIZER = "--changed --rows experiments/results/sanitizer.jsonl"
+_FIRST = "resnet18,resnet50,vgg16,inception_v3"
+_SECOND = "densenet121,convnext_tiny,efficientnet_b0,unet2d,unet3d,video_decoder"
+_NETWORKS = "experiments.networks.end_to_end --networks"
 STEPS = (
     Step("tests", 430, "pytest -q -n auto -m gpu tests/gpu", limited=False),
-    Step("sanitizer", 300, f"tests.gpu.sanitize {_SANITIZER}", limited=False),
-    Step("compile", 60, "experiments.measure.throughput --compile", limited=False),
-    Step("throughput", 300, "experiments.measure.throughput"),
     Step("net_forward", 300, "experiments.measure.layers networks_forward"),
     Step("net_data", 300, "experiments.measure.layers networks_backward_data"),
     Step("net_filter", 300, "experiments.measure.layers networks_backward_filter"),
-    Step("grouped", 60, "experiments.measure.layers grouped"),
-    Step("strided", 60, "experiments.measure.layers strided"),
-    Step("depthwise", 60, "experiments.measure.layers depthwise"),
+    Step("sanitizer", 300, f"tests.gpu.sanitize {_SANITIZER}", limited=False),
+    Step("eager", 300, f"{_NETWORKS} {_FIRST} --modes eager"),
+    Step("eager_too", 300, f"{_NETWORKS} {_SECOND} --modes eager"),
+    Step("throughput", 300, "experiments.measure.throughput"),
+    Step("cifar", 300, "experiments.training.run --plan cifar"),
+    Step("ilsvrc", 200, "experiments.training.run --plan ilsvrc"),
     Step("order", 60, "experiments.measure.memory_order", limited=False),
     Step("fused", 120, "experiments.measure.fused.beside"),
     Step("fused_own", 120, "experiments.measure.fused.own"),
     Step("im2col", 90, "experiments.measure.published.im2col"),
     Step("omega", 90, "experiments.measure.published.omega"),
     Step("nested", 80, "experiments.measure.nested"),
-    Step("end_to_end", 300, "experiments.networks.end_to_end"),
-    Step("cifar", 120, "experiments.training.run --plan cifar"),
-    Step("ilsvrc", 120, "experiments.training.run --plan ilsvrc"),
+    Step("grouped", 60, "experiments.measure.layers grouped"),
+    Step("strided", 60, "experiments.measure.layers strided"),
+    Step("depthwise", 60, "experiments.measure.layers depthwise"),
     Step("seeds", 300, "experiments.training.run --plan seeds"),
-    Step("two", 120, "experiments.training.run --plan two", torchrun=True),  # needs two GPUs
-    Step("host", 60, "experiments.measure.host_cost", limited=False),
+    Step("compiled", 300, f"{_NETWORKS} {_FIRST} --modes compiled"),
     Step("errors", 60, "experiments.measure.errors"),
     Step("banks", 30, "experiments.measure.fused.shared_memory", limited=False),
     Step("counters", 200, "experiments.measure.counters", limited=False),
+    Step("host", 60, "experiments.measure.host_cost", limited=False),
+    Step("two", 120, "experiments.training.run --plan two", torchrun=True),  # needs two GPUs
 )  # fmt: skip
 
 
 def chosen(names: str) -> list[Step]:
-    """The steps of names with commas, all without. Raises ValueError for an unknown one."""
+    """The steps of names with commas, all for one GPU without; ``NAME=SECONDS`` gives one another
+    limit. Raises ValueError for an unknown one."""
     known = {step.name: step for step in STEPS}
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
-    for name in wanted:
+    found = []
+    for wanted in filter(None, map(str.strip, names.split(","))):
+        name, _, seconds = wanted.partition("=")
         if name not in known:
             raise ValueError(f"no step {name!r}; expected {', '.join(known)}")
-    return [known[name] for name in wanted] or [s for s in STEPS if not s.torchrun]
+        found.append(replace(known[name], seconds=float(seconds or known[name].seconds)))
+    return found or [s for s in STEPS if not s.torchrun]
 
 
 def sat(

@@ -8,9 +8,10 @@ evaluation or of a training step (forward, loss, gradients, SGD), the most memor
 how many of its convolutions are winolab's, and by how much outputs and gradients deviate from FP64,
 the largest difference over the largest value, of two images.
 
-Rows are added to experiments/results/end_to_end.jsonl as they are measured; what is there is not
-measured again. ``--tiny`` has small images, on the CPU where there is no GPU: it shows that the
-cases run, and its rows are marked. ``--seconds`` ends a sitting, ``--summary`` shows ratios.
+Rows are added to experiments/results/end_to_end.jsonl as they are measured, by several processes at
+a time, too; what is there is not measured again. ``--tiny`` has small images, on the CPU where
+there is no GPU: it shows that the cases run, and its rows are marked. ``--seconds`` ends a sitting,
+``--summary`` shows ratios.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,7 +38,7 @@ from experiments.measure.networks import UNet, VideoDecoder
 from experiments.networks import others
 from experiments.networks.backbones import resnet, vgg
 from winolab.cli.environment import provenance
-from winolab.lines import Lines
+from winolab.lines import add
 
 RESULTS = ROOT / "experiments" / "results" / "end_to_end.jsonl"
 ROUNDS, WARM = 15, 3
@@ -90,10 +91,13 @@ class Case:
 def cases(
     networks: list[str], formats: list[str], orders: list[str], modes: list[str], tiny: bool
 ) -> Iterator[Case]:
-    """Every case, the larger batch first."""
-    for name, kind, order, mode, step in product(networks, formats, orders, modes, STEPS):
-        for batch in (2,) if tiny else reversed(NETWORKS[name].batches):
-            yield Case(name, batch, kind, order, mode, step, tiny)
+    """Every case: the larger batches first, and of those what tells most, BF16 last."""
+    found = [
+        Case(name, batch, kind, order, mode, step, tiny)
+        for name, kind, order, mode, step in product(networks, formats, orders, modes, STEPS)
+        for batch in ((2,) if tiny else reversed(NETWORKS[name].batches))
+    ]
+    yield from sorted(found, key=lambda c: (c.batch == 1, c.format == "bf16"))
 
 
 def contenders(case: Case) -> list[str]:
@@ -224,6 +228,7 @@ def calibrate(model: nn.Module, x: Tensor) -> None:
         norm.momentum = momentum
 
 
+@cache
 def machine(device: str) -> Row:
     """The GPU, where there is one; the processor is in provenance."""
     if device == "cpu":
@@ -289,18 +294,19 @@ def main(
         if unknown := set(asked) - set(known):
             raise SystemExit(f"{', '.join(sorted(unknown))}: expected of {', '.join(known)}")
     started = time.monotonic()
-    with Lines(output).checked() as file:
-        done = {_key(json.loads(line)) for _, line in file.read() if line.strip()}
-        for case in cases(given[0], given[1], given[2], given[3], tiny):
-            if _key(asdict(case)) in done:
-                continue
-            if time.monotonic() - started > seconds:
-                print("time is over; call again to go on")
-                break
-            for row in list(rows(case, device)):  # all of them or none, for the next sitting
-                file.append(row)
-                shown = (*asdict(case), "method", "ms", "logits")
-                print(json.dumps({name: row[name] for name in shown}))
+    kept = output.read_text().splitlines() if output.exists() else []
+    done = {_key(json.loads(line)) for line in kept}
+    for case in cases(given[0], given[1], given[2], given[3], tiny):
+        if _key(asdict(case)) in done:
+            continue
+        if time.monotonic() - started > seconds:
+            print("time is over; call again to go on")
+            break
+        found = list(rows(case, device))
+        add(output, found)  # all of them or none, for the next sitting
+        for row in found:
+            shown = (*asdict(case), "method", "ms", "logits")
+            print(json.dumps({name: row[name] for name in shown}), flush=True)
 
 
 def summarized(rows: Sequence[Row]) -> Iterator[str]:

@@ -34,7 +34,7 @@ from experiments.networks.end_to_end import machine
 from experiments.training import breaks
 from experiments.training.trainer import METHODS, Run, agreed, rank, together, train, world
 from winolab.cli.environment import provenance
-from winolab.lines import Lines
+from winolab.lines import add
 
 RESULTS = ROOT / "experiments" / "results" / "training.jsonl"
 SEEDS = 5
@@ -132,8 +132,7 @@ def main(
             if plan == "breaks":
                 row |= breaks.errors(run)
             if rank() == 0:
-                with Lines(output).checked() as file:
-                    file.append(row)
+                add(output, [row])
                 shown = ("network", "optimizer", "method", "seed", "step_ms", "test_accuracy")
                 print({name: row.get(name) for name in shown} | {"loss": row["losses"][-1]})
 

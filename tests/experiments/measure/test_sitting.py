@@ -7,6 +7,7 @@ import os
 import sys
 import tarfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ def test_every_step_is_a_command_that_exists() -> None:
 def test_steps_are_taken_by_name() -> None:
     assert [step.name for step in chosen("nested, fused")] == ["nested", "fused"]
     assert [step.name for step in STEPS if step not in chosen("")] == ["two"]
+    assert chosen("nested=7.5") == [replace(chosen("nested")[0], seconds=7.5)]
     with pytest.raises(ValueError, match="no step 'speed'; expected tests, "):
         chosen("speed")
     (two,) = chosen("two")

@@ -55,9 +55,14 @@ def test_a_case_is_what_a_row_begins_with() -> None:
     listed = list(end_to_end.cases(["resnet18"], ["fp32"], ["first"], ["eager"], False))
     assert [(case.batch, case.step) for case in listed] == [
         (32, "forward"),
-        (1, "forward"),
         (32, "training"),
+        (1, "forward"),
         (1, "training"),
+    ]
+    more = list(end_to_end.cases(["vgg16", "unet2d"], ["fp32", "bf16"], ["last"], ["eager"], False))
+    assert [(case.batch == 1, case.format) for case in more[::4]] == [
+        *((False, "fp32"), (False, "bf16")),
+        *((True, "fp32"), (True, "bf16")),
     ]
     assert Case("resnet18", 32, "fp32", "first", "eager", "forward") == listed[0]
 
