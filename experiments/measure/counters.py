@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +24,7 @@ from experiments.gpu.losses import slower
 from experiments.gpu.rows import cases as measured_cases
 from experiments.gpu.rows import stored
 from experiments.harness.facts import ROOT
+from experiments.measure.fused import beside
 from experiments.measure.throughput import compile_all
 from winolab.algorithm import parse_algorithm
 from winolab.bench.contenders import Arrays, entered, launched
@@ -31,12 +32,13 @@ from winolab.bench.layers import parse_layer
 from winolab.cli import bench
 from winolab.gpu import driver
 from winolab.gpu.driver import Kernel
+from winolab.gpu.families.fused2d.plan import Fused2dPlan
 from winolab.gpu.params import Params
 from winolab.gpu.planner.request import Plan
 from winolab.gpu.runtime import loader
 
 RESULTS = ROOT / "experiments" / "results" / "counters.jsonl"
-SECONDS = 180  # that the profiler may take
+SECONDS = 240  # that the profiler may take
 FORWARD, FILTER = "forward", "backward_filter"
 
 
@@ -62,7 +64,11 @@ class Case:
         """The plan, or None where no kernel runs the case."""
         problem = parse_layer(self.layer).problem
         asked = parse_algorithm(self.algorithm) if self.algorithm else None
-        found = entered(self.direction, problem, self.group, asked)
+        if asked == beside.ALGORITHM:
+            case = beside.Case("opencnn", "", 1, problem)
+            found: Iterable[Plan] = beside.planned(case, driver.device(0))
+        else:
+            found = entered(self.direction, problem, self.group, asked)
         asked_for = self.products, self.kernel, self.shape
         for plan in found:
             has = plan.precision, plan.kernel, str(plan.config)
@@ -98,6 +104,38 @@ CASES = (
     Case("128x56x56x128:128x2x2", FORWARD, "fp32", "gamma:8:7:2"),
     Case("32x40x40x128:128x7x7", FORWARD, "fp32", "gamma:16:10:7"),
 )
+# The policies of the fused kernel: openCNN's memory order, its layouts and blocks of 64 and 32
+# filters, and ours.
+CHWN = "order=chwn images=32 rows=1 columns=1"
+POLICIES = (
+    f"64x32x8 yan stages=3+2 {CHWN} yvec=1",
+    f"64x32x8 sts64 stages=3+2 {CHWN}",
+    f"64x32x8 sts64_final stages=3+2 {CHWN}",
+    f"64x32x8 compact stages=3+2 {CHWN} buffers=2",
+    f"32x32x8 sts64 stages=3+2 {CHWN} teams=2",
+    "64x32x8 channels stages=3+2 ahead=1",
+)
+VARIANTS = (
+    *(
+        Case(layer, FORWARD, "fp32", str(beside.ALGORITHM), shape=shape)
+        for layer in ("128x56x56x64:64x3x3", "128x14x14x256:256x3x3")
+        for shape in POLICIES
+    ),
+    # Im2col-Winograd's, and WinRS's in 16 bits beside two launches
+    *(
+        Case("32x48x48x128:128x3x3", FORWARD, "fp32", f"gamma:8:6:3;variant={name}")
+        for name in ("base", "ruse", "base+fused")
+    ),
+    *(
+        Case("32x48x48x128:128x9x9", FORWARD, "fp32", f"gamma:16:8:9;variant={name}")
+        for name in ("base", "ruse", "c64")
+    ),
+    *(
+        Case(f"32x56x56x128:128x{taps}x{taps}", FILTER, "fp16", f"omega:{sizes}{variant}")
+        for taps, sizes in ((3, "8:3:6"), (9, "16:9:8"))
+        for variant in (";variant=fused", "")
+    ),
+)
 FIRST = 10  # of CASES: come before the layers that are furthest behind another library
 SLOWEST = 20  # of those: every filter gradient, others one of each precision and size of filter
 
@@ -112,7 +150,7 @@ def every() -> list[Case]:
             kind = c.direction, c.group, c.name if c.direction == FILTER else c.layer.taps
             what = one.mine["kernel"], one.mine["plan"]
             slow.setdefault(kind, Case(c.name, c.direction, products, None, *what))
-    return [*CASES[:FIRST], *list(slow.values())[:SLOWEST], *CASES[FIRST:]]
+    return [*CASES[:FIRST], *VARIANTS, *list(slow.values())[:SLOWEST], *CASES[FIRST:]]
 
 
 TENSOR = "sm__ops_path_tensor_op_"
@@ -190,7 +228,11 @@ def launches(case: Case) -> Iterator[dict[str, Any]]:
     arrays = Arrays(plan.direction, plan.problem, case.group)
     arrays.fill(-1, 1)
     workspace = driver.cupy().empty(plan.workspace, "uint8")
-    launched(plan, kernels, 0, *arrays.addresses(), workspace.data.ptr)
+    if isinstance(plan, Fused2dPlan):
+        ordered = beside.Ordered(arrays, plan.config.order)
+        beside.fused(plan, arrays, ordered, workspace.data.ptr, kernels)
+    else:
+        launched(plan, kernels, 0, *arrays.addresses(), workspace.data.ptr)
     driver.cupy().cuda.runtime.deviceSynchronize()
     for note in notes:
         yield {

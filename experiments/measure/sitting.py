@@ -88,7 +88,7 @@ STEPS = (
     Step("compiled", 300, f"{_NETWORKS} {_FIRST} --modes compiled"),
     Step("errors", 60, "experiments.measure.errors"),
     Step("banks", 30, "experiments.measure.fused.shared_memory", limited=False),
-    Step("counters", 200, "experiments.measure.counters", limited=False),
+    Step("counters", 270, "experiments.measure.counters", limited=False),
     Step("host", 60, "experiments.measure.host_cost", limited=False),
     Step("two", 120, "experiments.training.run --plan two", torchrun=True),  # needs two GPUs
 )  # fmt: skip

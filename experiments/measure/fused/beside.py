@@ -175,13 +175,19 @@ def kernels_of(plan: Plan) -> Mapping[str, Any]:
     return loader.load(plan.source(), title, plan.shared(), 0)
 
 
-def fused(plan: Fused2dPlan, arrays: Arrays, ordered: Ordered, workspace: int) -> None:
-    """Launch a policy of the fused kernel."""
+def fused(
+    plan: Fused2dPlan,
+    arrays: Arrays,
+    ordered: Ordered,
+    workspace: int,
+    kernels: Mapping[str, Any] | None = None,
+) -> None:
+    """Launch a policy of the fused kernel; ``kernels``: by default as they are loaded."""
     ordered.fill()
     n, h, w, c = (s // 4 for s in ordered.w.strides)
     filters = View(ordered.w.data.ptr, (n, 0, h, w, c))
     views = ordered.view(ordered.x), filters, ordered.view(ordered.y)
-    plan.launch(kernels_of(plan), *views, workspace, 0)
+    plan.launch(kernels or kernels_of(plan), *views, workspace, 0)
 
 
 def run(case: Case, found: Mapping[Plan, str]) -> list[dict[str, Any]]:

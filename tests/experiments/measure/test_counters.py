@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.measure.counters import CASES, METRICS, STALL, STALLS, read
+from experiments.measure.counters import CASES, METRICS, STALL, STALLS, VARIANTS, read
+from winolab.device import H100
+from winolab.gpu import driver
 
 
 def test_a_table_of_ncu_becomes_rows() -> None:
@@ -28,3 +30,11 @@ def test_cases_are_of_every_family() -> None:
         ("forward", "fp32"), ("forward", "fp32_split"), ("forward", "fp16"),
         ("backward_filter", "fp32"), ("backward_filter", "fp32_split"), ("backward_filter", "fp16"),
     }  # fmt: skip
+
+
+def test_each_variant_has_a_plan_of_its_own(monkeypatch) -> None:
+    monkeypatch.setattr(driver, "device", lambda index: H100)
+    found = [(case, case.plan()) for case in VARIANTS]
+    assert [case for case, plan in found if plan is None] == []
+    plans = {(case.layer, plan.kernel, str(plan.config)) for case, plan in found if plan}
+    assert len(plans) == len(VARIANTS)
