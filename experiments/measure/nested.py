@@ -2,8 +2,9 @@
 beside what the planner picks, what it picks without it, and PyTorch, in one run.
 
 ``python -m experiments.measure.nested [OUTPUT] [--seconds S] [--only squares]`` writes rows to
-OUTPUT, by default experiments/results/nested.jsonl. A row's ``us`` are quartiles with L2
-overwritten before a call, the filter's transform included; ``tflops`` are direct convolution's
+OUTPUT, by default experiments/results/nested.jsonl, in place of those of the same case; FP32 has Γ
+on FFMA units beside it, of minimal tiles and of those with moduli. A row's ``us`` are quartiles with
+L2 overwritten before a call, the filter's transform included; ``tflops`` are direct convolution's
 operations over their median; ``relative_rms_n01`` is the error on normal data against FP64, of a
 result that was NaN before.
 Layers in three dimensions have causal padding, of which PyTorch gets as much on both sides.
@@ -23,7 +24,7 @@ from typing import Annotated, Any
 import typer
 
 from experiments.harness.facts import ROOT
-from experiments.measure.throughput import compile_all
+from experiments.measure.throughput import compile_all, stored
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench import oracle
 from winolab.bench.compare import free
@@ -39,7 +40,10 @@ from winolab.gpu.runtime import loader
 
 RESULTS = ROOT / "experiments" / "results" / "nested.jsonl"
 SQUARES = [(64, 56), (128, 56), (256, 56), (128, 28), (256, 28), (512, 28), (256, 14), (512, 14)]
-LARGE = [(64, 56, 5), (128, 28, 5), (256, 28, 5), (128, 64, 9), (256, 32, 9), (64, 128, 9)]
+LARGE = [
+    *((64, 56, 5), (128, 28, 5), (256, 28, 5)),
+    *((128, 64, 9), (256, 32, 9), (64, 128, 9), (128, 28, 7)),
+]
 VIDEO = [(384, 5, 60, 104), (192, 9, 120, 208), (96, 17, 240, 416)]
 # Nobody's pick: of the record table, F(4×4,3×3)'s saving or nearly at about half of its error.
 RECORDS = {
@@ -47,6 +51,13 @@ RECORDS = {
         ("8x8", "0,3/4,-3/4,4/3,-4/3,inf,x^2+6/7*x+1,x^2-6/7*x+1"),
         ("9x9", "5/8,-5/8,9/8,-9/8,inf,x^2+1,x^2+5/4*x+1,x^2-5/4*x+1"),
     ),
+}
+# One-dimensional tiles on FFMA units: minimal, and with moduli.
+FUSED = {
+    3: ("8:6:3", "9:6:3@0,3/4,-3/4,4/3,-4/3,inf,x^2+1"),
+    5: ("8:4:5", "12:6:5@0,3/4,-3/4,4/3,-4/3,inf,x^2+x+1,x^2-x+1"),
+    7: ("16:10:7", "15:6:7@0,3/4,-3/4,5/4,-5/4,inf,x^2+1,x^2+x+1,x^2-x+1"),
+    9: ("16:8:9", "19:8:9@0,1/2,-1/2,3/4,-3/4,5/4,-5/4,2,-2,inf,x^2+1,x^2+x+1,x^2-x+1"),
 }
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
@@ -95,8 +106,17 @@ def contenders(problem: Problem, group: str) -> dict[Plan, str]:
     others = [p.primary for p in planner.candidates(request, near=True).plans]
     without = next(p for p in others if not isinstance(p, NestedPlan))
     found[without] = "picked without nested"
+    found |= dict.fromkeys(fused(request), "fused")
     found[planner.plan(request).primary] = "picked"
     return found
+
+
+def fused(request: Request) -> Iterator[Plan]:
+    """Plans of Γ on FFMA units, of minimal tiles and of those with moduli."""
+    if request.precision == "fp32" and request.problem.ndim == 2:
+        for text in FUSED[request.problem.filter[-1]]:
+            algorithm = parse_algorithm(f"gamma:{text}")
+            yield planner.plan(replace(request, precision="fp32_ffma", algorithm=algorithm)).primary
 
 
 def pytorch(problem: Problem, group: str, tf32: bool, last: bool) -> Callable[[Arrays], Any]:
@@ -176,29 +196,31 @@ def main(
     print(f"compiled after {time.monotonic() - began:.0f} s", flush=True)
     facts = bench.context()
     began = time.monotonic()
-    with output.open("w") as file:
-        for problem, group, found in every:
-            what = {"x": problem.x_shape, "w": problem.w_shape, "padding": problem.padding}
-            what |= {"direction": "forward", "group": group}
-            if time.monotonic() - began > seconds:
-                break
-            try:
-                rows = list(measured(problem, group, found, rounds))
-            except Exception as error:  # one that fails is said, the others are measured
-                print("failed", problem.x_shape, problem.w_shape, group, repr(error)[:600])
-                free()
-                continue
-            for row in rows:
-                what = {"x": problem.x_shape, "w": problem.w_shape, "padding": problem.padding}
-                file.write(
-                    json.dumps(facts | what | {"direction": "forward", "group": group} | row)
-                )
-                file.write("\n")
-                file.flush()
-                shown = row.get("kernel", row.get("order")), row["products"], row.get("role", "")
-                print(problem.x_shape, problem.w_shape[0], problem.filter, group, *shown,
-                      row["us"][1], row["tflops"], f"{row.get('relative_rms_n01', 0):.2e}",
-                      row.get("predicted_us", ""), flush=True)  # fmt: skip
+    kept = stored(output)
+    for problem, group, found in every:
+        if time.monotonic() - began > seconds:
+            break
+        try:
+            made = list(measured(problem, group, found, rounds))
+        except Exception as error:  # one that fails is said, the others are measured
+            print("failed", problem.x_shape, problem.w_shape, group, repr(error)[:600])
+            free()
+            continue
+        what = {"x": problem.x_shape, "w": problem.w_shape, "padding": problem.padding}
+        what |= {"direction": "forward", "group": group}
+        new = [json.loads(json.dumps(facts | what | row)) for row in made]
+        kept = [row for row in kept if key(row) != key(new[0])] + new
+        output.write_text("".join(json.dumps(row) + "\n" for row in kept))
+        for row in made:
+            shown = row.get("kernel", row.get("order")), row["products"], row.get("role", "")
+            print(problem.x_shape, problem.w_shape[0], problem.filter, group, *shown,
+                  row["us"][1], row["tflops"], f"{row.get('relative_rms_n01', 0):.2e}",
+                  row.get("predicted_us", ""), flush=True)  # fmt: skip
+
+
+def key(row: dict[str, Any]) -> tuple[Any, ...]:
+    """The case of a row."""
+    return tuple(row["x"]), tuple(row["w"]), str(row["padding"]), row["group"]
 
 
 if __name__ == "__main__":
