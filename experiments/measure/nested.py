@@ -3,10 +3,11 @@ beside what the planner picks, what it picks without it, and PyTorch, in one run
 
 ``python -m experiments.measure.nested [OUTPUT] [--seconds S] [--only squares]`` writes rows to
 OUTPUT, by default experiments/results/nested.jsonl, in place of those of the same case; FP32 has Γ
-on FFMA units beside it, of minimal tiles and of those with moduli. A row's ``us`` are quartiles with
-L2 overwritten before a call, the filter's transform included; ``tflops`` are direct convolution's
-operations over their median; ``relative_rms_n01`` is the error on normal data against FP64, of a
-result that was NaN before.
+on FFMA units beside it, of minimal tiles and of those with moduli. A row's ``us`` are quartiles
+with L2 overwritten before a call, the filter's transform included; ``tflops`` are direct
+convolution's operations over their median; ``relative_rms_n01`` is the error on normal data against
+FP64, of a result that was NaN before.
+
 Layers in three dimensions have causal padding, of which PyTorch gets as much on both sides.
 """
 

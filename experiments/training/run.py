@@ -8,6 +8,8 @@ PLANS name what is trained:
 - ``breaks``: the same, tile by tile in FP32, TF32 and FP16 (``breaks.py``), on the CPU;
 - ``cifar`` and ``ilsvrc``: Im2col-Winograd's networks (Tables 4 and 5), a fixed number of steps of
   one seed, whose step times, memory and losses are compared: 32², batch 512, and 128², batch 256;
+- ``fp16``: WinRS's Figure 13: ResNet-34 and -50 of 32² under autocast with a loss scale, whose
+  filter gradients are fused Ω in FP16, beside winolab's own picks, PyTorch's FP16 and its FP32;
 - ``two``: VGG-16, 32 images a process. Under ``torchrun --nproc-per-node 2 -m
   experiments.training.run --plan two`` the same images are shared out.
 
@@ -32,6 +34,7 @@ import typer
 from experiments.harness.facts import ROOT
 from experiments.networks.end_to_end import machine
 from experiments.training import breaks
+from experiments.training.tiles import OWN
 from experiments.training.trainer import METHODS, Run, agreed, rank, together, train, world
 from winolab.cli.environment import provenance
 from winolab.lines import add
@@ -42,6 +45,7 @@ SMALL = Run(images=2000, tested=1000, steps=300, batch=64)
 TINY = Run("tiny", 16, images=640, tested=640, steps=100, batch=32, rate=0.01)
 CIFAR = Run(size=32, classes=10, batch=512, images=10_000, tested=2000, steps=200)
 ILSVRC = Run(size=128, classes=1000, batch=256, images=5000, tested=0, steps=50)
+FUSED = "omega:8:3:6;variant=fused,omega:4:3:2;variant=fused"  # the wider where it fits
 # Tables 4 and 5: networks, and the optimizers that each was trained by.
 OF_CIFAR = ("resnet18", "resnet34", "vgg16", "vgg19", "vgg16x5")
 OF_ILSVRC = (
@@ -87,12 +91,25 @@ def two(methods: list[str]) -> Iterator[Run]:
         )  # fmt: skip
 
 
+def fp16(methods: list[str]) -> Iterator[Run]:
+    """Figure 13's networks: PyTorch in FP32 and FP16, our picks, and the paper's gradients."""
+    for name in ("resnet34", "resnet50"):
+        run = replace(CIFAR, network=name, optimizer="sgdm", rate=0.05, batch=256)
+        if "torch" in methods:
+            yield replace(run, method="torch")
+            yield replace(run, method="torch", amp="fp16")
+        if "winolab" in methods:
+            yield replace(run, amp="fp16")
+            yield replace(run, amp="fp16", algorithm=OWN, gradients=FUSED)
+
+
 PLANS: dict[str, Callable[[list[str]], Iterator[Run]]] = {
     "seeds": seeds,
     "simulated": simulated,
     "breaks": lambda methods: breaks.runs(),
     "cifar": cifar,
     "ilsvrc": ilsvrc,
+    "fp16": fp16,
     "two": two,
 }
 
@@ -145,7 +162,8 @@ def missing(path: Path, runs: list[Run], device: str) -> list[Run]:
 
 
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in Run.__dataclass_fields__)
+    """What tells runs apart; rows of before a field came have its default."""
+    return tuple(row.get(name, field.default) for name, field in Run.__dataclass_fields__.items())
 
 
 if __name__ == "__main__":

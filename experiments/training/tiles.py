@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from winolab.algorithm import parse_algorithm
 from winolab.torch import operators
 
+OWN = "own"  # in place of an algorithm: what winolab picks
+THIN = 4  # input channels, with fewer of which no tile is named: a network's first layer
+
 
 class ByTiles(torch.autograd.Function):
     """The three directions, each by the algorithm that is named for it."""
@@ -29,8 +32,11 @@ class ByTiles(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             dx = operators.backward_data(dy, w, x.shape, *ctx.geometry, algorithm, precision)
         if ctx.needs_input_grad[1]:
-            algorithm = fitting(gradients, dy.shape[-1])
-            dw = operators.backward_filter(x, dy, w.shape, *ctx.geometry, algorithm, precision)
+            named = fitting(gradients, dy.shape[-1])
+            n = parse_algorithm(named).tiles[-1].n if ":" in named else 1
+            if max(ctx.geometry[0]) > 1 or w.shape[-1] % n or w.shape[1] < THIN:
+                named = None
+            dw = operators.backward_filter(x, dy, w.shape, *ctx.geometry, named, precision)
         return dx, dw, None, None
 
 
@@ -46,15 +52,20 @@ def fitting(algorithms: str, width: int) -> str:
 
 
 class Tiled(nn.Conv2d):
-    """A Conv2d without bias, groups and strides whose ``how`` is the algorithm, those of filter
-    gradients, the first that fits, and the arithmetic."""
+    """A Conv2d without bias and groups whose ``how`` is the algorithm, those of filter gradients,
+    the first that fits, and the arithmetic. Filter gradients of strides and of thin layers are what
+    winolab picks. Under autocast both operands have its type."""
 
-    how: tuple[str, str, str | None]
+    how: tuple[str | None, str, str | None]
 
     def forward(self, input: Tensor) -> Tensor:
         padding = [int(p) for p in self.padding for _ in range(2)]
         geometry = (list(self.stride), padding, list(self.dilation), self.groups)
-        return ByTiles.apply(input, self.weight, geometry, self.how)  # pyright: ignore[reportReturnType]
+        weight, device = self.weight, input.device.type
+        if torch.is_autocast_enabled(device):
+            dtype = torch.get_autocast_dtype(device)
+            input, weight = input.to(dtype), weight.to(dtype)
+        return ByTiles.apply(input, weight, geometry, self.how)  # pyright: ignore[reportReturnType]
 
 
 def tiled(model: nn.Module, algorithm: str, gradients: str, precision: str | None) -> None:
@@ -64,4 +75,4 @@ def tiled(model: nn.Module, algorithm: str, gradients: str, precision: str | Non
             assert module.bias is None
             layer: Any = module
             layer.__class__ = Tiled
-            layer.how = algorithm, gradients, precision
+            layer.how = None if algorithm == OWN else algorithm, gradients, precision

@@ -35,7 +35,8 @@ class Run:
     """What is trained, and how; a row begins with its fields.
 
     ``batch`` is of all processes. ``images`` of training make an epoch, ``tested`` are looked at in
-    the end. ``algorithm`` and ``precision`` are of winolab's layers, None its own choice.
+    the end. ``algorithm`` and ``precision`` are of winolab's layers, None its own choice. ``amp``:
+    under autocast with that type of numbers, "fp16", whose loss scale grows and shrinks.
     """
 
     network: str = "small"
@@ -55,6 +56,7 @@ class Run:
     precision: str | None = None
     scale: float = 1.0
     processes: int = 1
+    amp: str = ""
 
 
 def rank() -> int:
@@ -127,6 +129,8 @@ def train(run: Run, device: str = "cpu") -> dict[str, Any]:
         torch.cuda.reset_peak_memory_stats()
     whole: nn.Module = DistributedDataParallel(model) if world() > 1 else model
     optimizer = OPTIMIZERS[run.optimizer](model.parameters(), run.rate)
+    kind = device.split(":")[0]
+    scaler = torch.amp.GradScaler(kind, enabled=bool(run.amp))
     data = Textures(run.size, run.classes, noise=run.noise)
     losses: list[float] = []
     times: list[float] = []
@@ -137,13 +141,15 @@ def train(run: Run, device: str = "cpu") -> dict[str, Any]:
         started = _clock(on_gpu)
         with tf32(run.method == "tf32"):
             optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(whole(x), labels)
-            (run.scale * loss).backward()
+            with torch.autocast(kind, torch.float16, enabled=bool(run.amp)):
+                loss = nn.functional.cross_entropy(whole(x).float(), labels)
+            scaler.scale(run.scale * loss).backward()
             if run.scale != 1:
                 for parameter in model.parameters():
                     if parameter.grad is not None:
                         parameter.grad /= run.scale
-            optimizer.step()
+            scaler.step(optimizer)
+            scaler.update()
         times.append(_clock(on_gpu) - started)
         if step % EVERY == 0 or step == run.steps - 1:
             losses.append(_mean(loss.detach()))
@@ -160,6 +166,8 @@ def train(run: Run, device: str = "cpu") -> dict[str, Any]:
         "every": EVERY,
         "diverged": diverged,
     }
+    if run.amp:
+        found["loss_scale"] = scaler.get_scale()
     if diverged is None and run.tested:
         for split, count in (("train", min(run.tested, run.images)), ("test", run.tested)):
             found[f"{split}_accuracy"] = accuracy(model, run, split, count, device)

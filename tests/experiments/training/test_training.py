@@ -18,10 +18,11 @@ import torch
 
 from experiments.training import breaks, trainer
 from experiments.training.images import Textures
-from experiments.training.run import PLANS, missing
-from experiments.training.tiles import fitting
+from experiments.training.run import FUSED, PLANS, missing
+from experiments.training.tiles import OWN, fitting
 from experiments.training.trainer import built, orders, train
 from tests.experiments.training.network import RUN, TINY, trained
+from winolab.torch import operators
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -134,3 +135,30 @@ def test_two_processes_have_the_losses_of_one(monkeypatch) -> None:
     alone = train(RUN)["losses"]
     assert together == pytest.approx(alone, rel=1e-4)
     assert alone[-1] < alone[0]
+
+
+def test_sixteen_bits_have_autocast_a_loss_scale_and_the_papers_gradients() -> None:
+    runs = list(PLANS["fp16"](["winolab", "torch"]))
+    assert len(runs) == len(set(runs)) == 8
+    assert {run.amp for run in runs} == {"", "fp16"}
+    run = replace(TINY, steps=3, batch=8, amp="fp16", algorithm=OWN, gradients=FUSED, tested=0)
+    seen = []
+
+    def kept(*given):
+        seen.append((given[-2], given[0].dtype, given[1].dtype))
+        return BACKWARD_FILTER(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operators, "backward_filter", kept)
+        row = train(run)
+    assert row["diverged"] is None
+    assert row["loss_scale"] > 1
+    assert {dtype for *_, x, dy in seen for dtype in (x, dy)} == {torch.float16}
+    names = {named for named, *_ in seen}
+    assert {None, "omega:8:3:6;variant=fused"} <= names
+    plain = train(replace(run, amp="", method="torch", algorithm=None, gradients=None))
+    # Losses of order 2 and relative errors of halves, 2^-11, summed up over three steps.
+    assert row["losses"] == pytest.approx(plain["losses"], rel=0.02)
+
+
+BACKWARD_FILTER = operators.backward_filter
