@@ -151,6 +151,7 @@ def _ended(step: Step, end: float, logs: Path, gpu: int | None, gpus: int) -> tu
         environment["CUDA_VISIBLE_DEVICES"] = str(gpu)
         mine = sorted(os.sched_getaffinity(0))[gpu::gpus]
         share = partial(os.sched_setaffinity, 0, mine) if mine else None
+        environment["PYTEST_XDIST_AUTO_NUM_WORKERS"] = str(max(1, len(mine)))
     began, log = time.monotonic(), logs / f"{step.name}.log"
     # A step that limits itself is let finish what it began.
     most = min(left + GRACE, end - began) if step.limited else left
