@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import io
+import re
 import subprocess
 import sys
 import tokenize
 from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
-
-import pytest
 
 import winolab
 
@@ -30,9 +28,10 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_files_stay_short(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= MAX_LINES
+def test_files_stay_short() -> None:
+    assert len(SOURCES) > 800
+    lines = {name_of(path): len(path.read_text().splitlines()) for path in SOURCES}
+    assert not {name: n for name, n in lines.items() if n > MAX_LINES}
 
 
 def test_folders_stay_small() -> None:
@@ -41,14 +40,15 @@ def test_folders_stay_small() -> None:
     assert not {name_of(folder): n for folder, n in sizes.items() if n > MAX_FILES}
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in SOURCES if "tests" not in path.parts], ids=name_of
-)
-def test_no_constant_is_a_typed_decimal(path: Path) -> None:
-    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
-        if token.type == tokenize.NUMBER and "." in token.string:
-            decimals = token.string.lower().split("e")[0].split(".")[1]
-            assert len(decimals) <= MAX_DECIMALS, f"{name_of(path)}:{token.start[0]}"
+def test_no_constant_is_a_typed_decimal() -> None:
+    for path in (path for path in SOURCES if "tests" not in path.parts):
+        text = path.read_text()
+        if not re.search(rf"\.[\d_]{{{MAX_DECIMALS + 1}}}", text):
+            continue  # tokens would say the same, later
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.NUMBER and "." in token.string:
+                decimals = token.string.lower().split("e")[0].split(".")[1]
+                assert len(decimals) <= MAX_DECIMALS, f"{name_of(path)}:{token.start[0]}"
 
 
 def test_every_public_name_is_documented() -> None:
@@ -64,10 +64,13 @@ def test_sentences_have_their_subject() -> None:
         assert not opened, f"{name_of(path)}: lines {opened}"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "winolab").rglob("*.py")), ids=name_of)
-def test_every_module_says_what_it_is(path: Path) -> None:
-    text = path.read_text()
-    assert not text or ast.get_docstring(ast.parse(text)), f"{name_of(path)} has no docstring"
+def test_every_module_says_what_it_is() -> None:
+    paths = sorted((ROOT / "winolab").rglob("*.py"))
+    assert len(paths) > 250
+    texts = {name_of(path): path.read_text() for path in paths}
+    # without its docstring's end, Python would not take the file
+    assert not [name for name, text in texts.items() if text and not text.startswith('"""')]
+    assert not [name for name, text in texts.items() if text.startswith('""""""')]
 
 
 def test_one_version() -> None:
@@ -101,11 +104,10 @@ def test_the_papers_are_reproduced_without_the_other_extras() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("*.py")), ids=name_of)
-def test_no_file_imports_from_a_test_file(path: Path) -> None:
+def test_no_file_imports_from_a_test_file() -> None:
     """What tests share lies in modules without the prefix."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom):
-            names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
-            shared = names[0] != "tests" or not any(name.startswith("test_") for name in names)
-            assert shared, f"{name_of(path)}:{node.lineno} imports {'.'.join(names)}"
+    pattern = re.compile(r"^ *from tests\b[\w.]* import (?:\([^)]*\)|.*)", re.MULTILINE)
+    paths = sorted((ROOT / "tests").rglob("*.py"))
+    found = [(name_of(path), line) for path in paths for line in pattern.findall(path.read_text())]
+    assert len(found) > 150
+    assert not [(name, line) for name, line in found if re.search(r"\btest_", line)]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,22 +22,22 @@ def modules(root: Path, packages: Iterable[str]) -> dict[str, Path]:
     return dict(zip((name.removesuffix(".__init__") for name in names), files, strict=True))
 
 
-def imported(file: Path, root: Path, known: Iterable[str] = ()) -> Iterator[str]:
+def imported(file: Path, root: Path, known: Collection[str] = ()) -> Iterator[str]:
     """Dotted names of all that a file imports, wherever in it: also under TYPE_CHECKING, and by
     name, where an f-string stands for every one of ``known`` that fits it.
 
     AssertionError says which module is imported by a name that is not written there.
     """
     package = file.relative_to(root).parent.parts
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in _imports(file.read_text()):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join((*base, *(node.module or "").split("."))).strip(".")
             yield from (f"{module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Call) and (called := _name(node.func)) in BY_NAME and node.args:
-            name = node.args[0]
+        else:
+            called, name = _name(node.func), node.args[0]
             if isinstance(name, ast.Constant) and isinstance(name.value, str):
                 yield name.value
             elif isinstance(name, ast.JoinedStr):
@@ -44,6 +45,17 @@ def imported(file: Path, root: Path, known: Iterable[str] = ()) -> Iterator[str]
                 yield from filter(fits.fullmatch, known)
             else:  # find_spec runs nothing of what it finds
                 assert called == "find_spec", f"{file}:{node.lineno} imports by a name not there"
+
+
+@cache
+def _imports(text: str) -> list[ast.Import | ast.ImportFrom | ast.Call]:
+    """What imports something in a file of this text."""
+    return [
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        or (isinstance(node, ast.Call) and _name(node.func) in BY_NAME and node.args)
+    ]
 
 
 def _name(function: ast.expr) -> str:
@@ -59,15 +71,14 @@ def _pattern(part: ast.expr) -> str:
 def graph(root: Path, packages: Iterable[str]) -> dict[str, set[str]]:
     """Every module with those that it imports."""
     known = modules(root, packages)
-    return {
+    places = {
         name: {
             found if found in known else found.rpartition(".")[0]
             for found in imported(file, root, known)
-            if found in known or found.rpartition(".")[0] in known
         }
-        - {name}
         for name, file in known.items()
     }
+    return {name: found & known.keys() - {name} for name, found in places.items()}
 
 
 def circles(imports: Mapping[str, set[str]]) -> list[list[str]]:
