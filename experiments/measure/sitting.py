@@ -81,6 +81,7 @@ STEPS = (
     Step("fused_own", 120, "experiments.measure.fused.own"),
     Step("im2col", 90, "experiments.measure.published.im2col"),
     Step("omega", 90, "experiments.measure.published.omega"),
+    Step("dwm", 200, "papers.dwm_2021.gpu_times"),
     Step("nested", 80, "experiments.measure.nested"),
     Step("grouped", 60, "experiments.measure.layers grouped"),
     Step("strided", 60, "experiments.measure.layers strided"),
