@@ -70,6 +70,7 @@ STEPS = (
     Step("net_data", 300, "experiments.measure.layers networks_backward_data"),
     Step("net_filter", 300, "experiments.measure.layers networks_backward_filter"),
     Step("sanitizer", 300, f"tests.gpu.sanitize {_SANITIZER}", limited=False),
+    Step("judge", 120, "experiments.judged.on_gpu"),
     Step("problems", 300, "tests.gpu.accumulate --problems 16"),
     Step("eager", 300, f"{_NETWORKS} {_FIRST} --modes eager"),
     Step("eager_too", 300, f"{_NETWORKS} {_SECOND} --modes eager"),

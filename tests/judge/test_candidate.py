@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from winolab.gpu.machine import MachineError
 from winolab.judge.candidate import Candidate, Declined
 from winolab.judge.libraries import NumPy
 from winolab.problem import Problem
@@ -69,3 +70,22 @@ def test_a_compiled_function_declines_its_arguments() -> None:
 
     with pytest.raises(Declined, match=r"^TypeError: "):
         load("builtins:len")(1, 2, PROBLEM)
+
+
+@pytest.mark.parametrize(
+    ("named", "arrays", "said"),
+    [
+        ("torch.nn.functional:conv2d", "torch", "PyTorch finds no GPU"),
+        ("tests/judge/kernels.py:right", "numpy", "arrays of numpy lie on the CPU"),
+        ("tests/judge/kernels.py:right", "cupy", "CuPy"),
+    ],
+)
+def test_a_gpu_that_is_asked_for_is_not_replaced(named: str, arrays: str, said: str) -> None:
+    from winolab.judge.loading import load
+
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises((ValueError, MachineError), match=said) as error:
+        load(named, arrays=arrays, device="cuda")
+    assert "\n" not in str(error.value)

@@ -196,3 +196,9 @@ def test_checks_are_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.facts["skip"] == ["declined", "state"]
     with pytest.raises(ValueError, match="check 'weather'; expected values, nan"):
         judge(candidate, Claim(), skip=frozenset({"weather"}))
+
+
+def test_no_trial_begins_after_the_time_that_is_given() -> None:
+    found = judge(load(f"{KERNELS}:right"), Claim(), count=0, within=-1)
+    assert not found.rows
+    assert not found

@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from threading import Lock
 from typing import Any
 
+from winolab.gpu.machine import MachineError
 from winolab.judge import speed
 from winolab.judge.candidate import Declined
 from winolab.judge.claim import Claim
@@ -120,7 +121,7 @@ def _run(
 
 def _plain(error: Exception) -> Exception:
     """An error that another process can read."""
-    for kind in (ValueError, TypeError, MemoryError, OSError, RuntimeError):
+    for kind in (ValueError, TypeError, MemoryError, OSError, MachineError, RuntimeError):
         if isinstance(error, kind):
             return kind(*map(str, error.args)) if kind is not OSError else error
     return RuntimeError(f"{type(error).__name__}: {error}")

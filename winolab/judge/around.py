@@ -154,13 +154,15 @@ def grown(library: NumPy, call: Call, result: int) -> str:
 
 
 def held(library: NumPy) -> list[int]:
-    """Bytes taken, in each way that they can be counted: by the library's allocator on the GPU; on
-    the CPU of ``malloc``, and by the process, which does not grow while a leak fills what others
-    freed. Empty where nobody knows."""
+    """Bytes taken, in each way that they can be counted: by each allocator on the GPU; on the CPU
+    of ``malloc``, and by the process, which does not grow while a leak fills what others freed.
+    Empty where nobody knows."""
     if library.cuda:
-        if library.name == "torch":
-            return [library.module.cuda.memory_allocated()]
-        return [library.module.get_default_memory_pool().used_bytes()]
+        torch, cupy = (sys.modules.get(name) for name in ("torch", "cupy"))
+        return [
+            *([torch.cuda.memory_allocated()] if torch else []),
+            *([cupy.get_default_memory_pool().used_bytes()] if cupy else []),
+        ]
     told = Path("/proc/self/statm")
     process = [int(told.read_text().split()[1]) * PAGE] if told.exists() else []
     return process + ([_allocated()] if _mallinfo2 else [])
@@ -228,6 +230,8 @@ def settings(moved: bool = False) -> dict[str, Any]:
         np.random.random()  # noqa: NPY002
         if torch:
             torch.rand(1)
+            if torch.cuda.is_initialized():
+                torch.rand(1, device="cuda")
     drawn = np.random.get_state(legacy=False)["state"]  # noqa: NPY002
     found: dict[str, Any] = {
         **arithmetic(),
@@ -244,10 +248,22 @@ def settings(moved: bool = False) -> dict[str, Any]:
             "whether PyTorch records gradients": torch.is_grad_enabled(),
             "PyTorch's random state": torch.get_rng_state().numpy().tobytes(),
             "whether PyTorch is deterministic": torch.are_deterministic_algorithms_enabled(),
-            "PyTorch's TF32": (
-                torch.backends.cuda.matmul.allow_tf32,
-                torch.backends.cudnn.allow_tf32,
-                torch.backends.mkldnn.enabled,
-            ),
+            "PyTorch's backends": _backends(torch),
         }
+        if torch.cuda.is_initialized():
+            drawn = torch.cuda.get_rng_state().numpy().tobytes()
+            found["PyTorch's random state on the GPU"] = drawn
     return found
+
+
+def _backends(torch: Any) -> tuple:
+    """Which libraries PyTorch calls, and how."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    try:
+        products: tuple = (matmul.allow_tf32, cudnn.allow_tf32)
+    except RuntimeError:  # a process that named them in PyTorch 2.9's way may not ask in the old
+        products = (matmul.fp32_precision, cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision)
+    return (
+        *products, cudnn.enabled, cudnn.benchmark, cudnn.deterministic,
+        torch.backends.mkldnn.enabled,
+    )  # fmt: skip

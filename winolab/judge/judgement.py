@@ -129,11 +129,13 @@ def judge(
     skip: frozenset[str] = frozenset(),
     first: bool = False,
     seconds: float = 2.5,
+    within: float = math.inf,
     told: Callable[[int, Case, Judgement], None] = lambda number, case, found: None,
 ) -> Judgement:
     """Judge a kernel that claims something, on fixed, adversarial and ``count`` random problems.
 
-    For ``seconds`` the smallest problem of each fault is looked for.
+    For ``seconds`` the smallest problem of each fault is looked for; ``within`` so many seconds
+    trials begin.
     ``skip`` names checks (CHECKS) that are left out, ``first`` ends at the first fault, ``told`` is
     called before each trial. Raises ValueError for an unknown check.
     """
@@ -144,7 +146,10 @@ def judge(
     found = Judgement(candidate.name, claim, {"seed": seed, "count": count, "skip": sorted(skip)})
     firm = bool(candidate.serves.said)
     declined: set[Problem] = set()
+    end = time.monotonic() + within
     for number, case in enumerate(cases(candidate, count, seed, declined)):
+        if time.monotonic() > end:
+            break
         told(number, case, found)
         started = time.perf_counter()
         outcome = judge.run(case)

@@ -56,6 +56,10 @@ class NumPy:
         """Write NumPy's numbers, or one, to an array where it lies."""
         array[...] = values
 
+    def staged(self, values: np.ndarray) -> Any:
+        """The numbers where ``put`` takes them from without waiting for a stream."""
+        return values
+
     def get(self, array: Any) -> np.ndarray:
         """A copy of an array in NumPy. Raises TypeError for what is no array."""
         if not hasattr(array, "dtype") or not hasattr(array, "shape"):
@@ -117,6 +121,9 @@ class CuPy(NumPy):
     def put(self, array: Any, values: Any) -> None:
         array[...] = self.module.asarray(values)
 
+    def staged(self, values: np.ndarray) -> Any:
+        return self.module.asarray(values)
+
     def get(self, array: Any) -> np.ndarray:
         if not isinstance(array, self.module.ndarray):
             raise TypeError(f"the result is a {type(array).__name__}; expected CuPy's array")
@@ -168,7 +175,16 @@ class Torch(NumPy):
 
     def put(self, array: Any, values: Any) -> None:
         with self.module.no_grad():
-            array.copy_(self.tensor(values))
+            if isinstance(values, self.module.Tensor):
+                array.copy_(values)
+            elif np.ndim(values) == 0:
+                array.fill_(float(values))  # no copy from the CPU, which waits for the stream
+            else:
+                array.copy_(self.tensor(values))
+
+    def staged(self, values: np.ndarray) -> Any:
+        made = self.tensor(values)
+        return made.cuda() if self.cuda else made
 
     def tensor(self, values: Any) -> Any:
         """NumPy's numbers as a tensor on the CPU."""
@@ -249,7 +265,7 @@ class Zone:
                 strides[axis] = -strides[axis]
         return cls(library, flat, library.view(flat, shape, tuple(strides), first))
 
-    def fill(self, what: str, values: np.ndarray | None = None) -> None:
+    def fill(self, what: str, values: Any = None) -> None:
         """The pattern around the array, the values, or the pattern too, in it."""
         dtype = np.dtype(ml_dtypes.bfloat16 if "bfloat16" in str(self.array.dtype)
                          else self.library.dtype(self.array))  # fmt: skip

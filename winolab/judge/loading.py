@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import importlib.util
 import inspect
 import pkgutil
@@ -14,6 +15,8 @@ from pathlib import Path
 from threading import get_ident
 from typing import Any
 
+from winolab.gpu import driver
+from winolab.gpu.machine import MachineError
 from winolab.judge import native
 from winolab.judge.candidate import Candidate, Declined
 from winolab.judge.libraries import library
@@ -41,7 +44,10 @@ def load(
     """
     file, _, attribute = named.partition(":")
     if Path(file).suffix in COMPILED:
-        return native.load(Path(file), signature, direction, serves, attribute)
+        candidate = native.load(Path(file), signature, direction, serves, attribute)
+        if device and candidate.arrays.cuda != (device == "cuda"):
+            raise ValueError(f"device {device!r}; {file} takes arrays of the other, it says")
+        return candidate
     if not attribute:
         raise ValueError(f"{named!r} names no function; expected FILE.py:FUNCTION")
     found: Any = _module(file)
@@ -58,6 +64,8 @@ def load(
     cuda = device == "cuda" or (device is None and _cuda(library_name, torch))
     if device == "cpu" and library_name == "cupy":
         raise ValueError("arrays of cupy lie on a GPU; leave --device out, or name --arrays numpy")
+    if device == "cuda":
+        _needs_gpu(library_name)
     candidate = Candidate(
         named,
         lambda *_: None,
@@ -112,6 +120,16 @@ def _library(found: Any, torch: Any) -> str:
 
 def _cuda(name: str, torch: Any) -> bool:
     return name == "cupy" or (name == "torch" and torch is not None and torch.cuda.is_available())
+
+
+def _needs_gpu(name: str) -> None:
+    """Raise MachineError where there is no GPU, ValueError where arrays lie on none."""
+    if name == "numpy":
+        raise ValueError("arrays of numpy lie on the CPU; leave --device out, or name --arrays")
+    if name == "torch" and not importlib.import_module("torch").cuda.is_available():
+        raise MachineError("device 'cuda': PyTorch finds no GPU; nvidia-smi has to list one")
+    if name == "cupy":
+        driver.cupy()
 
 
 def _is_module(found: Any, torch: Any) -> bool:

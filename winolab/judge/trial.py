@@ -184,11 +184,13 @@ class Judge:
             before = library.get(previous) if out is None else None
         if out:
             out.fill(how.memory)
+        # A copy from the CPU might wait for the busy stream, and a kernel on another be right.
+        given = list(map(library.staged, laid)) if how.stream else laid
         library.wait()
         with ExitStack() as stack:
             if how.stream:
                 stack.enter_context(library.stream())
-            for zone, values in zip(zones, laid, strict=True):
+            for zone, values in zip(zones, given, strict=True):
                 zone.fill(how.guard, values)
             snaps = None if how.stream else [zone.bytes() for zone in zones]
             raw = self._called(zones, problem, out, how)

@@ -1,0 +1,211 @@
+"""``winolab judge`` on a GPU, of right kernels and planted faults.
+
+``python -m experiments.judged.on_gpu`` prints a line a kernel.
+A row a kernel: what it claims, the verdict that is expected and the one found, which checks refused
+it. Rows replace experiments/results/judged_gpu.jsonl. Each kernel is judged in a process of its
+own, some at once, and has its seconds. Exit code 1 if a right one is refused, a fault accepted, or
+one could not be judged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from experiments.harness.tables import RESULTS
+from experiments.judged.kernels_gpu.sources import SIGNATURE, source
+from winolab.cli import bench, environment
+from winolab.gpu import driver
+from winolab.gpu.machine import MachineError
+from winolab.gpu.runtime import nvrtc
+from winolab.judge.apart import judge_apart
+from winolab.judge.claim import Claim
+
+Row = dict[str, Any]
+OUTPUT = RESULTS / "judged_gpu.jsonl"
+FOLDER = "experiments/judged/kernels_gpu"
+LANES = max(1, min(6, environment.cores() // 2))  # kernels judged at once
+COUNT = 8  # random problems of each
+MORE = 15  # seconds that a process may take beyond its kernel's: it is started, the last trial ends
+LEAST = 5  # seconds under which no kernel is begun
+# Checks that say that a kernel did not run, rather than what is wrong with its results.
+LOST = ("crash", "hang", "declined")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel to judge: what it claims, whose arrays it takes, and whether it is right."""
+
+    name: str
+    where: str
+    library: str
+    right: bool = False
+    precision: str = "fp32"
+    algorithm: str = "direct"
+    serves: str = ""
+    seconds: float = 15
+
+    @property
+    def expected(self) -> str:
+        """The verdict."""
+        return "accepted" if self.right else "refused"
+
+
+def _raw(name: str, **more: Any) -> Kernel:
+    return Kernel(name, f"{FOLDER}/raw.py:{name}", "cupy", **more)
+
+
+KERNELS = (
+    _raw("right", right=True),
+    _raw("unwritten_tile"),
+    _raw("off_by_one_pad"),
+    _raw("race"),
+    _raw("tf32"),
+    _raw("swallowed_nan"),
+    _raw("wrong_stream"),
+    _raw("reads_outside"),
+    _raw("stale_workspace"),
+    _raw("transposed_filter"),
+    _raw("overflow", precision="fp16"),
+    Kernel("torch_cudnn", f"{FOLDER}/cudnn.py:conv", "torch", right=True),
+    Kernel("cubin", "direct.cubin", "cupy", right=True),
+    Kernel("triton", f"{FOLDER}/with_triton.py:conv", "torch", right=True, seconds=20),
+    Kernel(
+        "winolab_direct", f"{FOLDER}/ours.py:direct", "cupy", right=True, seconds=25,
+        serves="filter=3 stride=1 padding=1 dilation=1 groups=1 channels=8n out_channels=8n",
+    ),
+    Kernel("torch_native", f"{FOLDER}/native.py:conv", "torch", right=True),
+    Kernel("torch_tf32", "torch.nn.functional:conv2d", "torch"),  # its default
+    _raw("right_half", right=True, precision="fp16"),
+    _raw("missing_barrier"),
+)  # fmt: skip
+
+
+def judged(kernel: Kernel, seconds: float, built: Path) -> Row:
+    """The row of a kernel that is judged for so long; ``built``: a folder for what is compiled."""
+    started = time.monotonic()
+    claim = Claim(kernel.algorithm, kernel.precision)
+    loaded: Row = {"serves": kernel.serves}
+    where = kernel.where
+    row: Row = {
+        "name": kernel.name, "library": kernel.library, "algorithm": kernel.algorithm,
+        "precision": kernel.precision, "direction": claim.direction, "expected": kernel.expected,
+    }  # fmt: skip
+
+    def told(number: int) -> None:
+        if time.monotonic() > started + seconds + MORE:
+            raise TimeoutError(f"trial {number} began {MORE} s too late")
+
+    try:
+        if where.endswith(".cubin"):
+            where = str(compiled(built / where))
+        else:
+            loaded |= {"arrays": kernel.library, "device": "cuda"}
+        found, _ = judge_apart(
+            where, claim, loaded,
+            {"count": COUNT, "first": not kernel.right, "seconds": 0.3, "within": seconds},
+            limit=seconds + MORE, told=told,
+        )  # fmt: skip
+        checks = [fault.finding.check for fault in found.faults]
+        row |= {
+            "found": "accepted" if found else "refused",
+            "checks": checks,
+            "said": [str(fault) for fault in found.faults] or [found.verdict],
+            "trials": len(found.rows),
+            "served": found.served,
+            "left": found.left,
+        }
+    except Exception as error:  # of one kernel, which ends no other
+        said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        row |= {"found": "not judged", "checks": [], "said": [said]}
+    return {**row, "took_s": round(time.monotonic() - started, 1)}
+
+
+def compiled(path: Path) -> Path:
+    """A .cubin of direct.cu for the GPU at hand, with its signature beside it."""
+    arch = nvrtc.architecture(driver.device(0).compute_capability)
+    path.write_bytes(nvrtc.compile_cubin(source(), arch).cubin)
+    path.with_suffix(".toml").write_text(SIGNATURE)
+    return path
+
+
+def well(row: Row) -> bool:
+    """Whether a verdict is the expected one, of a fault by what its results are."""
+    if row["found"] != row["expected"]:
+        return False
+    return row["found"] == "accepted" or any(check not in LOST for check in row["checks"])
+
+
+def rows(kernels: Sequence[Kernel], seconds: float) -> Iterator[Row]:
+    """The row of each, as they end; those that no time is left for have none."""
+    end = time.monotonic() + seconds
+
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(LANES) as pool:
+
+        def one(kernel: Kernel) -> Row | None:
+            left = min(kernel.seconds, end - time.monotonic())
+            return judged(kernel, left, Path(folder)) if left >= LEAST else None
+
+        for future in as_completed([pool.submit(one, kernel) for kernel in kernels]):
+            if (row := future.result()) is not None:
+                yield row
+
+
+def line(row: Row) -> str:
+    """A row of the table."""
+    state = "" if well(row) else "  WRONG"
+    checks = ", ".join(row["checks"])
+    said = row["said"][0][:200] if not well(row) or row["checks"] else ""
+    return (
+        f"{row['name']:18} {row['precision']:5} expected {row['expected']:8} found "
+        f"{row['found']:10} {row['took_s']:5.1f} s  {checks:10} {said}{state}"
+    )
+
+
+def main(
+    seconds: Annotated[float, typer.Option(help="Time in all; later kernels are left out.")] = 90,
+    only: Annotated[str, typer.Option(help="Kernels, with commas; all.")] = "",
+    output: Annotated[Path, typer.Option(help="File of rows.")] = OUTPUT,
+) -> None:
+    """Judge right kernels and planted faults on the GPU at hand."""
+    names = [name for name in only.split(",") if name]
+    if unknown := set(names) - {kernel.name for kernel in KERNELS}:
+        raise SystemExit(f"no kernel {', '.join(sorted(unknown))}")
+    kernels = [kernel for kernel in KERNELS if not names or kernel.name in names]
+    started = time.monotonic()
+    os.environ.setdefault("OMP_NUM_THREADS", "2")  # of each process
+    try:
+        machine = {**environment.provenance(), **bench.context()}
+    except MachineError as error:
+        raise SystemExit(str(error)) from None
+    kept: dict[str, Row] = {}
+    if output.exists():
+        kept = {row["name"]: row for row in map(json.loads, output.read_text().splitlines())}
+    found: list[Row] = []
+    for row in rows(kernels, seconds - MORE - (time.monotonic() - started)):
+        print(line(row), flush=True)
+        found.append(row)
+        kept[row["name"]] = {**machine, **row}
+        order = [kept[kernel.name] for kernel in KERNELS if kernel.name in kept]
+        output.write_text("".join(json.dumps(each) + "\n" for each in order))
+    for kernel in kernels:
+        if all(row["name"] != kernel.name for row in found):
+            print(f"{kernel.name:18} left out: no time")
+    wrong = [row for row in found if not well(row)]
+    print(f"{len(found)} of {len(kernels)} kernels judged, {len(wrong)} otherwise than expected")
+    if wrong or not found:
+        print("\n".join(map(line, wrong)))
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)
