@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from winolab import lines
-from winolab.lines import Lines, Taken, add
+from winolab.lines import Lines, Taken, add, rewrite
 
 if sys.platform == "win32":
     pytest.skip("devices, pipes and limits as POSIX has them", allow_module_level=True)
@@ -141,3 +141,19 @@ def test_rows_wait_for_a_file_that_another_process_has(tmp_path: Path) -> None:
     found = [json.loads(line) for line in path.read_text().splitlines()]
     assert [{"b": row["a"]} for row in found[::2]] == found[1::2]
     assert sorted(row["a"] for row in found[::2]) == list(range(8))
+
+
+def test_rows_are_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"a": 1}\n')
+
+    def rows():
+        yield {"a": 2}
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        rewrite(path, rows())
+    assert path.read_text() == '{"a": 1}\n'
+    rewrite(path, [{"a": 2}, {"a": 3}])
+    assert path.read_text() == '{"a": 2}\n{"a": 3}\n'
+    assert os.listdir(tmp_path) == ["rows.jsonl"]

@@ -129,6 +129,14 @@ def add(path: Path | str, rows: Iterable[dict[str, Any]], patience: float = 60.0
             time.sleep(0.05)
 
 
+def rewrite(path: Path | str, rows: Iterable[dict[str, Any]]) -> None:
+    """Put rows in place of what a file has: all of them, or none where this is interrupted."""
+    path = Path(path)
+    part = path.with_name(f"{path.name}.part")
+    part.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    part.replace(path)
+
+
 def named(error: OSError, path: Path | str) -> OSError:
     """The error with the file's name, which writing does not know."""
     return OSError(error.errno, error.strerror, str(path))

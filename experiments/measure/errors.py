@@ -10,7 +10,6 @@ another GPU, whose rows are dropped.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -32,7 +31,7 @@ from winolab.cli import bench
 from winolab.cli.screen.render import plain
 from winolab.gpu import driver
 from winolab.gpu.planner.request import Plan
-from winolab.lines import Lines
+from winolab.lines import Lines, rewrite
 
 RESULTS = ROOT / "experiments" / "results" / "gpu_errors.jsonl"
 GEMM = "IMPLICIT_PRECOMP_GEMM"
@@ -166,7 +165,7 @@ def main(
             )
             print(f"{end - time.monotonic():5.0f} s left {layer} {data}: {errors}", flush=True)
     last = latest(stored(output), gpu)
-    output.write_text("".join(json.dumps(row) + "\n" for mine in last for row in mine))
+    rewrite(output, (row for mine in last for row in mine))
 
 
 if __name__ == "__main__":

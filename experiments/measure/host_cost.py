@@ -11,7 +11,6 @@ replace experiments/results/host.jsonl.
 from __future__ import annotations
 
 import importlib
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
@@ -26,6 +25,7 @@ from experiments.harness.facts import ROOT
 from winolab.cli import bench
 from winolab.gpu import driver
 from winolab.gpu.runtime.call import GRAPHS
+from winolab.lines import rewrite
 
 RESULTS = ROOT / "experiments" / "results" / "host.jsonl"
 # x (dy's too), w and the precision: of two launches on FFMA units, of the four and more of split
@@ -151,7 +151,7 @@ def main(output: Annotated[Path, typer.Option(help="File that is written.")] = R
     bench.ready()
     found = list(rows())
     machine = bench.context()
-    output.write_text("".join(json.dumps({**row, **machine}) + "\n" for row in found))
+    rewrite(output, ({**row, **machine} for row in found))
     for row in found:
         print(row["call"], row.get("of", ""), row["arrays"],
               f"{row['host_us']:.1f} µs" if "host_us" in row else row["replayed"])  # fmt: skip

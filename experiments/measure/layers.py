@@ -12,7 +12,6 @@ a GPU.
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import time
@@ -41,7 +40,7 @@ from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import Plan
-from winolab.lines import Lines
+from winolab.lines import Lines, rewrite
 from winolab.spread import pool
 
 RESULTS = ROOT / "experiments" / "results"
@@ -222,7 +221,7 @@ def main(
                 for row in made:
                     file.append({**machine, **row})
         rows = latest(stored(output))
-        output.write_text("".join(json.dumps(row) + "\n" for row in shortened(rows)))
+        rewrite(output, shortened(rows))
     print("\n".join(summarized(rows)))
 
 

@@ -16,7 +16,6 @@ cache, interleaved with the others of their case.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -34,6 +33,7 @@ from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.layout_copy import KERNEL, LayoutCopy
 from winolab.gpu.runtime.loader import load
 from winolab.gpu.runtime.replay import Recording, address_of
+from winolab.lines import rewrite
 
 OUTPUT, ROUNDS = RESULTS / "memory_order.jsonl", 9
 OURS = ("winolab", "conv")  # what methods of ours begin with
@@ -73,7 +73,7 @@ def main(
         machine = bench.context()
         found = [{**machine, **row} for step in steps.split(",") for row in STEPS[step]()]
         rows = [row for row in rows if row["step"] not in steps.split(",")] + found
-        output.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        rewrite(output, rows)
     print("\n".join(summarized(rows)))
 
 

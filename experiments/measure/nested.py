@@ -38,6 +38,7 @@ from winolab.gpu.families.nested.tiles import MODULI
 from winolab.gpu.planner import planner
 from winolab.gpu.planner.request import PRECISIONS, Plan, Request
 from winolab.gpu.runtime import loader
+from winolab.lines import rewrite
 
 RESULTS = ROOT / "experiments" / "results" / "nested.jsonl"
 SQUARES = [(64, 56), (128, 56), (256, 56), (128, 28), (256, 28), (512, 28), (256, 14), (512, 14)]
@@ -211,7 +212,7 @@ def main(
         what |= {"direction": "forward", "group": group}
         new = [json.loads(json.dumps(facts | what | row)) for row in made]
         kept = [row for row in kept if key(row) != key(new[0])] + new
-        output.write_text("".join(json.dumps(row) + "\n" for row in kept))
+        rewrite(output, kept)
         for row in made:
             shown = row.get("kernel", row.get("order")), row["products"], row.get("role", "")
             print(problem.x_shape, problem.w_shape[0], problem.filter, group, *shown,

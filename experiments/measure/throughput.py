@@ -38,7 +38,7 @@ from winolab.gpu import driver
 from winolab.gpu.planner.request import Plan
 from winolab.gpu.runtime import nvrtc
 from winolab.gpu.runtime.cache import cubin
-from winolab.lines import Lines
+from winolab.lines import Lines, rewrite
 from winolab.spread import pool
 
 RESULTS = ROOT / "experiments" / "results" / "throughput.jsonl"
@@ -107,7 +107,7 @@ def main(
                 file.append(plain({**labels, **row}))
             print(f"{end - time.monotonic():5.0f} s left {summary(case, rows)}", flush=True)
     last = latest(stored(output))
-    output.write_text("".join(json.dumps(row) + "\n" for mine in last for row in mine))
+    rewrite(output, (row for mine in last for row in mine))
 
 
 def latest(rows: Iterable[bench.Row], device: str | None = None) -> list[list[bench.Row]]:

@@ -45,6 +45,7 @@ from winolab.gpu.params import View
 from winolab.gpu.planner import planner
 from winolab.gpu.planner.request import Plan
 from winolab.gpu.runtime import loader
+from winolab.lines import rewrite
 from winolab.spread import pool
 
 RESULTS = ROOT / "experiments" / "results" / "fused2d.jsonl"
@@ -351,7 +352,7 @@ def main(
         kept = [row for row in kept if tuple(row[k] for k in key) != mine]
         kept += [plain({**row, **machine}) for row in rows]
         print(f"{end - time.monotonic():5.0f} s left {summary(case, rows)}", flush=True)
-        output.write_text("".join(json.dumps(row) + "\n" for row in kept))
+        rewrite(output, kept)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ from winolab.gpu.families.fused2d.config import GRADIENT, Config, narrow
 from winolab.gpu.families.fused2d.plan import Fused2dPlan, plans
 from winolab.gpu.planner import planner
 from winolab.gpu.planner.request import Plan
+from winolab.lines import rewrite
 from winolab.spread import pool
 
 GRADIENTS = winograd((3, 3), (2, 2))
@@ -189,7 +190,7 @@ def main(
         left = end - time.monotonic()
         print(f"{left:3.0f} {case.list} {case.layer} {case.group} N={case.problem.batch} rms "
               f"{worst:.1e}: {shown}", flush=True)  # fmt: skip
-    RESULTS.write_text("".join(json.dumps(row) + "\n" for row in kept))
+    rewrite(RESULTS, kept)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from winolab.bench.layers import Layer
 from winolab.bench.networks import BatchedLayer, distinct
 from winolab.cli import bench
 from winolab.cli.environment import cores
+from winolab.lines import rewrite
 from winolab.problem import shapes
 
 RESULTS = ROOT / "experiments" / "results" / "two_trees.jsonl"
@@ -164,7 +165,7 @@ def main(
     for side in sides.values():
         side.close()
     kept = [row for row in stored(output) if row["list"] != which]
-    output.write_text("".join(json.dumps(row) + "\n" for row in kept + rows))
+    rewrite(output, kept + rows)
     print("\n".join(summarized(rows)))
 
 
