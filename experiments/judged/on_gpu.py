@@ -155,7 +155,8 @@ def rows(kernels: Sequence[Kernel], seconds: float) -> Iterator[Row]:
             left = min(kernel.seconds, end - time.monotonic())
             return judged(kernel, left, Path(folder)) if left >= LEAST else None
 
-        for future in as_completed([pool.submit(one, kernel) for kernel in kernels]):
+        longest = sorted(kernels, key=lambda kernel: -kernel.seconds)
+        for future in as_completed([pool.submit(one, kernel) for kernel in longest]):
             if (row := future.result()) is not None:
                 yield row
 

@@ -2,7 +2,7 @@
 // position and one group: its threads bring a part of the window to shared memory, each sums the
 // products of a filter. No headers: NVRTC compiles it wherever there is one.
 //
-// HALF: arrays of FP16. SPLIT: two blocks share the sums of an output (z of the grid).
+// HALF: arrays of FP16. SPLIT: two blocks in turn share the sums of an output.
 
 #ifdef HALF
 typedef unsigned short element;
@@ -45,7 +45,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 conv(const element* x, const element* w, element* y, element* workspace, int N, int H, int W, int C,
      int K, int R, int S, int OH, int OW, int SH, int SW, int PH, int PW, int LH, int LW, int G) {
   __shared__ float window[PART];
-  const int ow = blockIdx.x % OW, oh = blockIdx.x / OW % OH, n = blockIdx.x / OW / OH;
+#ifdef SPLIT
+  const int position = blockIdx.x / 2, part = blockIdx.x % 2;
+#else
+  const int position = blockIdx.x;
+#endif
+  const int ow = position % OW, oh = position / OW % OH, n = position / OW / OH;
   const int g = blockIdx.y, channels = C / G, filters = K / G, count = R * S * channels;
 #ifdef UNWRITTEN_TILE
   if (OW > 4 && ow >= OW / 4 * 4) return;  // the last tile, which is not whole
@@ -55,8 +60,8 @@ conv(const element* x, const element* w, element* y, element* workspace, int N, 
 #endif
   int first = 0, last = count;
 #ifdef SPLIT
-  first = blockIdx.z ? count / 2 : 0;
-  last = blockIdx.z ? count : count / 2;
+  first = part ? count / 2 : 0;
+  last = part ? count : count / 2;
 #endif
   for (int k0 = 0; k0 < filters; k0 += THREADS) {
     const int k = k0 + threadIdx.x;

@@ -39,7 +39,8 @@ def _made(*macros: str, zeros: bool = False, aside: bool = False) -> Callable[..
             workspace = _held[p]
         sizes = (p.batch, *p.input, p.in_channels, p.out_channels, *p.filter, *p.output, *p.stride,
                  *padding, *p.dilation, p.groups)  # fmt: skip
-        grid = (p.batch * p.output[0] * p.output[1], p.groups, 2 if "SPLIT" in macros else 1)
+        blocks = p.batch * p.output[0] * p.output[1] * (2 if "SPLIT" in macros else 1)
+        grid = (blocks, p.groups)
         given = (x, w, y, workspace, *map(cp.int32, sizes))
         if aside:
             if "stream" not in _held:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from experiments.harness.facts import ROOT
 from experiments.judged import on_gpu
 from experiments.judged.kernels_gpu import sources
 from experiments.judged.on_gpu import FOLDER, KERNELS, Kernel, well
+from tests.gpu.hosted import compiler
 from winolab.gpu.machine import MachineError
 from winolab.gpu.runtime import nvrtc
 from winolab.judge import native
 from winolab.judge.claim import Claim
-from winolab.judge.judgement import Fault, Judgement
+from winolab.judge.judgement import Fault, Judgement, judge
+from winolab.judge.loading import load
 from winolab.judge.trial import CHECKS, Case, Finding
 from winolab.problem import Problem
 
@@ -157,3 +160,54 @@ def test_a_fault_is_caught_by_its_results_alone() -> None:
         row = {"expected": "refused", "found": "refused", "checks": [check]}
         assert well(row) == (check not in ("crash", "hang", "declined"))
     assert not well({"expected": "refused", "found": "refused", "checks": []})  # served too few
+
+
+# direct.cu as C++: a block is one thread, and one block follows another.
+HOST = """
+#define __global__
+#define __device__
+#define __shared__ static thread_local
+#define __launch_bounds__(n)
+#include <math.h>
+static void __syncthreads() {}
+static int min(int a, int b) { return a < b ? a : b; }
+static thread_local struct { int x, y, z; } blockIdx, threadIdx;
+"""
+LAUNCH = f"""
+extern "C" int run(const float* x, const float* w, float* y,
+                   {", ".join(f"int {name}" for name in sources.SIZES.split())}) {{
+  for (int g = 0; g < G; ++g)
+    for (int at = 0; at < N * OH * OW; ++at) {{
+      blockIdx.x = at, blockIdx.y = g;
+      conv(x, w, y, y, {", ".join(sources.SIZES.split())});
+    }}
+  return 0;
+}}
+"""
+FEW = "channels=1-8 batch=1-3 out_channels=1-8 groups=1|2 dilation=1"  # what is quick
+
+
+@pytest.mark.parametrize(
+    ("macros", "check"),
+    [
+        ((), ""),
+        (("UNWRITTEN_TILE",), "unwritten"),
+        (("OFF_BY_ONE_PAD",), "values"),
+        (("SWALLOWED_NAN",), "nan"),
+        (("READS_OUTSIDE",), "outside"),
+        (("TRANSPOSED_FILTER",), "values"),
+    ],
+)
+def test_the_source_on_a_processor(tmp_path: Path, macros: tuple[str, ...], check: str) -> None:
+    text = sources.source(*macros).replace(f"THREADS = {sources.THREADS}", "THREADS = 1")
+    assert "THREADS = 1," in text
+    library = tmp_path / "direct.so"
+    command = [*compiler(), "-x", "c++", "-O1", "-shared", "-fPIC", "-o", str(library), "-"]
+    subprocess.run(command, input=HOST + text + LAUNCH, text=True, check=True)
+    arguments = ["x", "w", "y", *(f"int {name}" for name in sources.SIZES.split())]
+    signature = f'name = "run"\narguments = {arguments}\nserves = "{FEW}"'
+    candidate = load(str(library), signature=signature)
+    skip = frozenset({"declined"})  # arrays that are not contiguous
+    found = judge(candidate, Claim(), count=4, first=True, seconds=0.05, skip=skip)
+    assert [fault.finding.check for fault in found.faults] == ([check] if check else [])
+    assert bool(found) == (not check), found.verdict
