@@ -72,3 +72,11 @@ def _timed(candidate: object, claim: Claim, problem: Problem, name: str) -> list
     if name == "odd":
         raise apart.Declined("both ends")
     return [{"layer": name}]
+
+
+def test_a_file_that_never_ends_loading_is_no_kernel(tmp_path: Path, monkeypatch) -> None:
+    file = tmp_path / "slow.py"
+    file.write_text("import time\ntime.sleep(1e6)\n")
+    monkeypatch.setattr(apart, "LOADING", 0.5)
+    with pytest.raises(ValueError, match=r"conv: loading took longer than 0\.5 s"):
+        judge_apart(f"{file}:conv", Claim(), {}, {})

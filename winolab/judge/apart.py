@@ -23,6 +23,7 @@ from winolab.judge.trial import Case, Finding
 from winolab.problem import Problem
 
 LIMIT = 120.0  # seconds of a call
+LOADING = 90.0  # seconds in which a process begins its first trial
 
 Told = Callable[[int], None]
 Layers = list[tuple[str, Problem]]
@@ -59,6 +60,8 @@ def judge_apart(
                 child.kill()
                 finding = Finding("hang", f"a call took longer than {limit:g} s")
                 break
+            if found is None and not ours.poll(LOADING):
+                raise ValueError(f"{kernel}: loading took longer than {LOADING:g} s")
             kind, *values = ours.recv()
             if kind == "call":
                 continue
