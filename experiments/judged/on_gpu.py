@@ -29,6 +29,7 @@ from winolab.gpu.machine import MachineError
 from winolab.gpu.runtime import nvrtc
 from winolab.judge.apart import judge_apart
 from winolab.judge.claim import Claim
+from winolab.lines import rewrite
 
 Row = dict[str, Any]
 OUTPUT = RESULTS / "judged_gpu.jsonl"
@@ -196,8 +197,7 @@ def main(
         print(line(row), flush=True)
         found.append(row)
         kept[row["name"]] = {**machine, **row}
-        order = [kept[kernel.name] for kernel in KERNELS if kernel.name in kept]
-        output.write_text("".join(json.dumps(each) + "\n" for each in order))
+        rewrite(output, (kept[kernel.name] for kernel in KERNELS if kernel.name in kept))
     for kernel in kernels:
         if all(row["name"] != kernel.name for row in found):
             print(f"{kernel.name:18} left out: no time")
