@@ -38,6 +38,7 @@ from winolab import (
     conv_forward,
     prepare_filter,
 )
+from winolab.arguments.words import type_of
 from winolab.cli import process
 from winolab.cli.environment import provenance
 from winolab.spread import spread
@@ -239,7 +240,7 @@ def check(case: Case, y: np.ndarray) -> int:
             value = exact(got) if np.isfinite(got) else float(got)
         else:
             if case.precision == "exact" and dtype.kind == "O" and type(got) not in (int, Fraction):
-                raise Wrong(f"{got!r} at {at} is a {type(got).__name__}")
+                raise Wrong(f"{got!r} at {at} is {type_of(got)}")
             value = exact(got)
         if not low <= value <= high:
             raise Wrong(f"{got!r} at {at}, expected {float(q):.17g} within {float(limit):.3g}")

@@ -84,11 +84,11 @@ def test_same_padding_with_strides_is_tensorflow_s_and_onnx_s(
 @pytest.mark.parametrize(
     ("x", "w", "options", "message"),
     [
-        ((1, 2), (1, 2), {}, "expected batch, channels and at least one"),
+        ((1,), (1,), {}, "x has 1 dimension; expected batch, channels and at least one"),
         ((1, 8, 2), (3, 3, 3, 2), {}, "w has 4 dimensions and x has 3"),
-        ((1, 8, 2), (3, 3, 5), {}, "x has 2 channels; w's 5 input channels in 1 group"),
-        ((1, 8, 4), (3, 3, 2), {"groups": 2}, "w has 3 output channels, not a multiple of 2"),
-        ((1, 8, 2), (3, 0, 2), {}, "0 taps in spatial dimension 0"),
+        ((1, 8, 2), (3, 3, 5), {}, "x has 2 channels; w's 5 input channels in 1 group "),
+        ((1, 8, 4), (3, 3, 2), {"groups": 2}, "w has 3 output channels; expected a multiple of 2"),
+        ((1, 8, 2), (3, 0, 2), {}, "filter size 0 in spatial dimension 0; expected at"),
         ((1, 9, 8, 2), (3, 3, 9, 2), {}, "spatial dimension 1: the filter spans 9 inputs"),
         ((1, 8, 2), (3, 3, 2), {"padding": -1}, "padding in spatial dimension 0 is -1"),
         ((1, 8, 2), (3, 3, 2), {"padding": 10**6}, "most is 4096"),
@@ -109,7 +109,8 @@ def test_same_padding_with_strides_is_tensorflow_s_and_onnx_s(
             "need 6; did you mean layout='channels_last'",
         ),
         ((1, 8, 2), (3, 3, 2), {"stride": 0}, "stride in spatial dimension 0 is 0"),
-        ((1, 8, 2), (3, 3, 2), {"dilation": (1, 2)}, "dilation has 2 values; expected one or 1"),
+        ((1, 8, 2), (3, 3, 2), {"dilation": (1, 2)}, "dilation has 2 values; expected one"),
+        ((1, 8, 8, 2), (3, 3, 3, 2), {"stride": (1,)}, "has 1 value; expected one, or 2, one a"),
         ((1, 8, 2), (3, 3, 2), {"groups": 0}, "groups = 0; expected at least 1"),
         ((1, 8, 2), (3, 3, 2), {"layout": "CHWN"}, "CHWN is not supported; transpose"),
         (
@@ -169,7 +170,7 @@ def test_every_documented_form_parses():
         ("gamma:8:6:3;speed=9", "malformed"),
         ("gamma:8:6:4", "alpha must be n \\+ r - 1 = 9"),
         ("gamma:33:31:3", "at most 32"),
-        ("winograd:4x4:3", "2 output sizes but 1 filter sizes"),
+        ("winograd:4x4:3", "2 output and 1 filter sizes; expected as many"),
         ("direct:3", "malformed"),
         ("", "unknown algorithm ''"),
     ],
@@ -180,7 +181,9 @@ def test_unknown_text_is_refused_with_what_is_accepted(text, message):
 
 
 def test_an_algorithm_of_another_type_is_refused():
-    with pytest.raises(TypeError, match="algorithm is of type int, no Algorithm and no text"):
+    with pytest.raises(
+        TypeError, match="algorithm is of type int; expected an Algorithm or a text"
+    ):
         parse_algorithm(3)  # type: ignore[arg-type]
 
 
@@ -231,7 +234,7 @@ REFUSED = [
     (of(winrs, segments=0), ValueError, "segments = 0; expected at least 1"),
     (of(winrs, segments=10**12), ValueError, "expected at least 1, and below"),
     (of(fft, 16, products=3.0), TypeError, "products is 3.0; expected an integer"),
-    (of(fft, 16, products=5), ValueError, "5 products; expected >= 1, and 3 or 4"),
+    (of(fft, 16, products=5), ValueError, "products 5; expected >= 1, and 3 or 4"),
     (of(fft, ()), ValueError, r"fft: sizes \(\)"),
     # Options that contradict each other.
     (of(parse_algorithm, "gamma:8:6:3@paper;points=wincnn"), ValueError, "its points twice"),
@@ -260,11 +263,11 @@ TEXT: Any = "gamma:6:4:3"
     ("changed", "error", "message"),
     [
         # Issue 42: one padding pair for two dimensions.
-        ({"padding": ((1, 1),)}, ValueError, "padding has 1 values; expected 2"),
+        ({"padding": ((1, 1),)}, ValueError, "padding has 1 value; expected 2"),
         ({"padding": (1, 1)}, TypeError, "padding is 1; expected a list, a value a dimension"),
         ({"padding": ((1, 1), (1,))}, ValueError, r"expected a \(low, high\) pair a dimension"),
         ({"padding": ((1, 1), (1, 0.5))}, TypeError, "a padding is 0.5; expected an integer"),
-        ({"stride": (1,)}, ValueError, "stride has 1 values; expected 2"),
+        ({"stride": (1,)}, ValueError, "stride has 1 value; expected 2"),
         ({"dilation": (1, 0)}, ValueError, r"dilation is \(1, 0\); expected at least 1"),
         ({"input": 8}, TypeError, "input is 8; expected a list, a value a dimension"),
         ({"filter": ()}, ValueError, "at least one spatial dimension"),

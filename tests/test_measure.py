@@ -298,7 +298,7 @@ def test_sampled_errors_of_wide_arithmetics_are_the_whole_ones() -> None:
     [
         ({"algorithm": "gama:8:6:3"}, "did you mean 'gamma:8:6:3"),
         ({"algorithm": "gamma:8:4:5"}, "5 taps or more in spatial dimension 1"),
-        ({"algorithm": "winograd:2:3"}, "has 1 dimensions"),
+        ({"algorithm": "winograd:2:3"}, "has 1 dimension"),
         ({"input": "2x7x8"}, "filter 4x3x3 has 2 spatial dimensions and input 2x7x8 has 1"),
         ({"input": "2x7xx8"}, "expected sizes such as 128x96x96x64"),
         ({"input": "2x8"}, "expected sizes"),

@@ -93,7 +93,7 @@ def test_rounding_is_numpys(dtype: str, value: float) -> None:
         (lambda y: y[:1] if len(y) > 1 else y[..., :0], "shape"),
         (lambda y: y.astype(np.float64), "dtype float64, expected object"),
         (lambda y: y + Fraction(1, 10**9), r"expected .* within 0"),
-        (lambda y: np.vectorize(np.int64, otypes=[object])(y * 0), "is a int64"),
+        (lambda y: np.vectorize(np.int64, otypes=[object])(y * 0), "is an int64"),
     ],
 )
 def test_a_wrong_result_is_told(wrong, message: str) -> None:

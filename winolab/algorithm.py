@@ -85,7 +85,7 @@ def winograd(
                 "winograd((4, 4), (3, 3)); along the last alone, gamma(6, 4, 3)"
             )
     if len(n) != len(r):
-        raise ValueError(f"winograd: {len(n)} output sizes but {len(r)} filter sizes")
+        raise ValueError(f"winograd: {len(n)} output and {len(r)} filter sizes; expected as many")
     return Winograd(tuple(map(Tile, n, r)), points, scaling)
 
 
@@ -215,7 +215,7 @@ class Dwm(Algorithm):
         if self.error and not self.variant:
             object.__setattr__(self, "variant", "balanced")
         if bool(self.tiles) == bool(self.error):
-            raise ValueError("dwm has either pieces and tiles or an error to keep to")
+            raise ValueError("dwm has either pieces and tiles or an error to keep to; give one")
 
     @property
     def _served(self) -> Iterable[Tile]:
@@ -275,7 +275,7 @@ def dwm(
             raise ValueError(f"dwm: {name} {sizes}; expected at least 1 in every dimension")
     ndim = max(len(pieces), len(tiles))
     if {len(pieces), len(tiles)} - {1, ndim}:
-        raise ValueError(f"dwm: {len(pieces)} pieces but {len(tiles)} tiles")
+        raise ValueError(f"dwm: {len(pieces)} piece and {len(tiles)} tile sizes; expected as many")
     pieces, tiles = (s * ndim if len(s) == 1 else s for s in (pieces, tiles))
     points = "paper" if points is None else text_of(points)
     return Dwm(tuple(map(Tile, tiles, pieces)), points, scaling, variant)
@@ -375,7 +375,7 @@ class Fft(Algorithm):
         fits = self.sizes and min(self.sizes) >= 1 and max(self.sizes) < MOST
         if not (fits and self.products in (3, 4)):
             raise ValueError(
-                f"fft: sizes {self.sizes}, {self.products} products; expected >= 1, and 3 or 4"
+                f"fft: sizes {self.sizes}, products {self.products}; expected >= 1, and 3 or 4"
             )
 
     @classmethod

@@ -12,6 +12,7 @@ from dataclasses import Field, field, fields
 from typing import Any, ClassVar, Self
 
 from winolab.arguments.values import counted, nearest, whole
+from winolab.arguments.words import agreeing, plural
 from winolab.device import DATASHEETS, datasheet
 from winolab.points import check_served, points_for, shortened, text_of, tile_of
 from winolab.problem import Tile
@@ -49,9 +50,11 @@ def _of_kind(kind: str, *values: Any, **named: Any) -> Algorithm:
     made = KINDS[kind]
     names = [of.name for of in fields(made)]
     if foreign := [name for name in named if name not in names]:
-        raise ValueError(f"{kind} takes no {foreign[0]}")
+        has = ", ".join(names) or "nothing"
+        raise ValueError(f"{kind} takes no {foreign[0]}; it has {has}")
     if len(values) > len(names):
-        raise ValueError(f"{kind} takes {len(names)} values; {len(values)} were given")
+        takes, were = plural(len(names), "value"), agreeing(len(values), "was", "were")
+        raise ValueError(f"{kind} takes {takes}; {len(values)} {were} given")
     return made(*values, **named)
 
 
@@ -239,7 +242,9 @@ def parse_algorithm(text: str | Algorithm) -> Algorithm:
     if isinstance(text, Algorithm):
         return text
     if not isinstance(text, str):
-        raise TypeError(f"algorithm is of type {type(text).__name__}, no Algorithm and no text")
+        raise TypeError(
+            f"algorithm is of type {type(text).__name__}; expected an Algorithm or a text"
+        )
     shown = repr(shortened(text))
     body, *pairs = text.strip().split(";")
     body, *behind = body.split("@", 1)

@@ -32,6 +32,7 @@ from winolab.arguments.factors import (
 )
 from winolab.arguments.matrices import NAMES as MATRICES
 from winolab.arguments.matrices import Matrices, is_line
+from winolab.arguments.words import plural
 from winolab.problem import Tile
 
 __all__ = [
@@ -189,7 +190,8 @@ def check_served(points: str, tiles: Iterable[Tile], what: str) -> None:
     known = " or ".join(map(str, sorted({t.inputs for t in tiles})))
     if isinstance(parsed, Matrices):
         raise ValueError(
-            f"matrices of F({parsed.n},{parsed.r}) in {parsed.alpha} states; expected {what}'s"
+            f"matrices of F({parsed.n},{parsed.r}) in {plural(parsed.alpha, 'state')}; expected "
+            f"{what}'s"
         )
     has = {states_at(points, t.n, t.r) for t in tiles} - {None}
     if has:
@@ -213,8 +215,8 @@ def check_served(points: str, tiles: Iterable[Tile], what: str) -> None:
     if degree == sum(map(states_of, parsed)):
         hint = "" if infinite else " (infinity counts as one)"
         raise ValueError(
-            f"{degree} points given; expected alpha = n + r - 1 = {known}{hint}, as many as {what} "
-            "has states"
+            f"{plural(degree, 'point')} given; expected alpha = n + r - 1 = {known}{hint}, as many "
+            f"as {what} has states"
         )
     wanted = min((t.inputs for t in tiles), key=lambda inputs: abs(inputs - degree))
     change = f"add {wanted - degree}" if wanted > degree else f"leave out {degree - wanted}"

@@ -16,6 +16,7 @@ from winolab.arguments.values import (
     sequence,
     whole,
 )
+from winolab.arguments.words import plural
 
 Layout = Literal["channels_last", "channels_first"]
 LAYOUTS = get_args(Layout)
@@ -55,8 +56,8 @@ class Tile:
         object.__setattr__(self, "alpha", self.alpha or self.inputs)
         if not self.inputs <= self.alpha <= MAX_STATES:
             raise ValueError(
-                f"F({self.n},{self.r}) in {self.alpha} states; expected n + r - 1 = {self.inputs}, "
-                f"or more, to {MAX_STATES}"
+                f"F({self.n},{self.r}) in {plural(self.alpha, 'state')}; expected n + r - 1 = "
+                f"{self.inputs}, or more, to {MAX_STATES}"
             )
 
     @property
@@ -131,11 +132,12 @@ class Problem:
         ndim = len(x_shape) - 2
         if ndim < 1:
             raise ValueError(
-                f"x has {len(x_shape)} dimensions; expected batch, channels and at least one "
-                "spatial dimension"
+                f"x has {plural(len(x_shape), 'dimension')}; expected batch, channels and at least "
+                "one spatial dimension"
             )
         if len(w_shape) != len(x_shape):
-            raise ValueError(f"w has {len(w_shape)} dimensions and x has {len(x_shape)}")
+            what = plural(len(w_shape), "dimension")
+            raise ValueError(f"w has {what} and x has {len(x_shape)}; expected as many")
         if layout == "channels_first":
             batch, channels, *spatial = x_shape
             out_channels, w_channels, *taps = w_shape
@@ -151,17 +153,19 @@ class Problem:
         filter_ = tuple(taps)
         for d, r in enumerate(filter_):
             if r < 1:
-                raise ValueError(f"the filter has {r} taps in spatial dimension {d}")
+                raise ValueError(f"filter size {r} in spatial dimension {d}; expected at least 1")
         groups = whole(groups, "groups")
         if groups < 1:
             raise ValueError(f"groups = {groups}; expected at least 1")
         if channels != w_channels * groups:
             raise ValueError(
-                f"x has {channels} channels; w's {w_channels} input channels in {groups} group(s) "
-                f"need {w_channels * groups}{_meant_layout(x_shape, w_shape, groups, layout)}"
+                f"x has {plural(channels, 'channel')}; w's {plural(w_channels, 'input channel')} "
+                f"in {plural(groups, 'group')} need "
+                f"{w_channels * groups}{_meant_layout(x_shape, w_shape, groups, layout)}"
             )
         if out_channels % groups:
-            raise ValueError(f"w has {out_channels} output channels, not a multiple of {groups}")
+            had = plural(out_channels, "output channel")
+            raise ValueError(f"w has {had}; expected a multiple of {groups}")
         strides = per_dimension(stride, ndim, "stride", 1)
         dilations = per_dimension(dilation, ndim, "dilation", 1)
         return cls(
@@ -200,8 +204,8 @@ class Problem:
         check_layout(layout)
         if len(y_shape) != len(w_shape) or len(y_shape) < 3:
             raise ValueError(
-                f"dy has {len(y_shape)} dimensions and w {len(w_shape)}; expected as many, batch, "
-                "channels and at least one spatial dimension"
+                f"dy has {plural(len(y_shape), 'dimension')} and w {len(w_shape)}; expected as "
+                "many, batch, channels and at least one spatial dimension"
             )
         spatial = slice(2, None) if layout == "channels_first" else slice(1, -1)
         outputs, taps, ndim = tuple(y_shape)[spatial], tuple(w_shape)[spatial], len(w_shape) - 2
@@ -222,7 +226,8 @@ class Problem:
                 )
             size = (o - 1) * s + t * (r - 1) + 1 - low - high + more if o else 0
             if o and size < 1:
-                raise ValueError(f"spatial dimension {d}: padding {low, high} leaves nothing of dx")
+                why = f"padding {low, high} leaves nothing of dx; expected less"
+                raise ValueError(f"spatial dimension {d}: {why}")
             inputs.append(size)
             ends.append((low, high - more // s * s))
         x = (y_shape[0], *inputs, w_shape[1 if layout == "channels_first" else -1] * groups)
@@ -245,8 +250,9 @@ class Problem:
             if size < 0 or (size == 0 and self.input[d] > 0):
                 lo, hi = self.padding[d]
                 raise ValueError(
-                    f"spatial dimension {d}: the filter spans {self.extent[d]} inputs, but input "
-                    f"{self.input[d]} with padding ({lo}, {hi}) has only {self.input[d] + lo + hi}"
+                    f"spatial dimension {d}: the filter spans {plural(self.extent[d], 'input')}, "
+                    f"but input {self.input[d]} with padding ({lo}, {hi}) has only "
+                    f"{self.input[d] + lo + hi}"
                 )
 
     def _make_exact(self) -> None:
@@ -274,7 +280,8 @@ class Problem:
         for name in ("input", "stride", "padding", "dilation"):
             if (count := len(getattr(self, name))) != self.ndim:
                 raise ValueError(
-                    f"{name} has {count} values; expected {self.ndim}, as the filter has dimensions"
+                    f"{name} has {plural(count, 'value')}; expected {self.ndim}, as the filter has "
+                    "dimensions"
                 )
         for name in ("in_channels", "out_channels"):
             if getattr(self, name) % self.groups:

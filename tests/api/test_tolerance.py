@@ -128,7 +128,7 @@ def test_layouts_and_result_types() -> None:
         found.check(y.astype(np.float16))
     y[0, 2, 1, 3] = np.nan
     lost = found.check(y)
-    assert str(lost) == f"refused: 1 of {y.size} results are not finite, the first at (0, 2, 1, 3)"
+    assert str(lost) == f"refused: 1 of {y.size} results is not finite, the first at (0, 2, 1, 3)"
     told = json.loads(json.dumps(half.to_dict()))
     assert (told["result"], told["results"]) == ("fp16", 2 * 20 * 18 * 8)
     assert told["predicted"] == {"rtol": 2.0**-11, "atol": half.predicted.atol}
@@ -230,9 +230,9 @@ def test_results_of_nan_and_infinity_are_judged(algorithm: str, element: float) 
     assert math.isfinite(found.predicted.atol)
     assert found.check(y)
     for place, value, reason in (
-        ((1, 5, 6, 2), 1.0, "1 of 5760 results are not the NaN or infinity that their operands"),
-        ((0, 5, 6, 2), np.nan, "1 of 5760 results are not finite"),
-        ((1, 17, 15, 7), 1e3, "1 of 5760 results err more than any rounding does"),
+        ((1, 5, 6, 2), 1.0, "1 of 5760 results is not the NaN or infinity that its operands"),
+        ((0, 5, 6, 2), np.nan, "1 of 5760 results is not finite"),
+        ((1, 17, 15, 7), 1e3, "1 of 5760 results errs more than any rounding does"),
     ):
         wrong = y.copy()
         wrong[place] = value

@@ -290,7 +290,7 @@ def test_object_arrays_of_fractions_are_exact():
         ),
         (
             lambda x, w: conv_forward(x, w, algorithm="winograd:2:3"),
-            "has 1 dimensions; the problem has 2",
+            "has 1 dimension; the problem has 2",
         ),
         (
             lambda x, w: conv_forward(x, w, algorithm="gamma:8:6:3", stride=2),
@@ -314,7 +314,7 @@ def test_object_arrays_of_fractions_are_exact():
             lambda x, w: conv_backward_filter(
                 x, np.ones((1, 6, 6, 4)), w.shape, algorithm="winograd:3:2"
             ),
-            "winograd:3:2 has 1 dimensions; the problem has 2",
+            "winograd:3:2 has 1 dimension; the problem has 2",
         ),
         (
             lambda x, w: conv_backward_filter(

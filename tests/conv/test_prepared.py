@@ -19,7 +19,7 @@ W = np.random.default_rng(0).uniform(-1, 1, FILTER).astype("f")
     ("wrong", "error", "message"),
     [
         ({"algorithm": "gamma:8:3:6"}, ValueError, "serves 6 taps or more .* the filter has 3"),
-        ({"algorithm": "winograd:2:3"}, ValueError, "has 1 dimensions; the problem has 2"),
+        ({"algorithm": "winograd:2:3"}, ValueError, "has 1 dimension; the problem has 2"),
         ({"algorithm": "omega:8:3:6"}, ValueError, "compute filter gradients only"),
         ({"algorithm": "fft:16", "precision": "exact"}, ValueError, "cannot run in exact"),
         ({"algorithm": "gamma:8:6:3", "stride": 2}, ValueError, "needs stride 1"),

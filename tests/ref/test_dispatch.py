@@ -23,8 +23,8 @@ def call(direction: str, x: np.ndarray, w: np.ndarray, dy: np.ndarray, **how: An
 @pytest.mark.parametrize(
     ("wrong", "direction", "message"),
     [
-        ({"algorithm": "winograd:4:3"}, "forward", "has 1 dimensions; the problem has 2"),
-        ({"algorithm": "winograd:4:3"}, "backward_data", "has 1 dimensions; the problem has 2"),
+        ({"algorithm": "winograd:4:3"}, "forward", "has 1 dimension; the problem has 2"),
+        ({"algorithm": "winograd:4:3"}, "backward_data", "has 1 dimension; the problem has 2"),
         ({"algorithm": "dwm:3x3x3:2"}, "forward", "dimensions"),
         ({"algorithm": "fft:2:3"}, "forward", "a transform of 2 is shorter"),
         ({"algorithm": "fft:16:3", "precision": "exact"}, "forward", "cannot run in exact"),

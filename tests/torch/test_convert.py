@@ -100,7 +100,7 @@ def test_what_does_not_serve_a_layer_leaves_it_as_it_was() -> None:
         assert said in why
         assert "\n" not in why
     text = str(done)
-    assert text.startswith("1 of 5 convolutions are winolab's")
+    assert text.startswith("1 of 5 convolutions is winolab's")
     assert all(why in text for why in whys)
     # a converted layer that another way does not serve keeps its own
     again = winolab.torch.convert(model[0], tolerance=1e-12)
@@ -117,7 +117,7 @@ def test_what_does_not_serve_a_layer_leaves_it_as_it_was() -> None:
         (([],), {}, TypeError, "expected a torch.nn.Module"),
         ((nn.ReLU(),), {"algorithm": "magic"}, ValueError, "magic"),
         ((nn.ReLU(),), {"device": "abacus"}, ValueError, "unknown device"),
-        ((nn.Conv2d(3, 8, 3),), {"device": 3}, TypeError, "device is a int"),
+        ((nn.Conv2d(3, 8, 3),), {"device": 3}, TypeError, "device is an int"),
         ((nn.Sequential(nn.LazyConv2d(8, 3)), X), {}, ValueError, "call it once"),
     ],
 )

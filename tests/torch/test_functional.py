@@ -68,7 +68,7 @@ X, W = torch.ones(2, 4, 6, 6), torch.ones(6, 4, 3, 3)
         ((X, W, W[:, 0, 0, 0].half()), {}, TypeError, "bias has dtype torch.float16 and the"),
         ((X, W), {"padding": "full"}, ValueError, "padding 'full'; expected numbers, \"same\""),
         ((X, W), {"padding": "same", "stride": 2}, ValueError, 'padding "same" with stride [2, 2]'),
-        ((X, W), {"stride": (1, 1, 1)}, ValueError, "stride has 3 values; expected one, or one"),
+        ((X, W), {"stride": (1, 1, 1)}, ValueError, "stride has 3 values; expected one, or 2"),
         ((X, W), {"stride": 1.5}, TypeError, "stride is 1.5; expected an integer, or one a dim"),
         ((X, W), {"dilation": 3}, ValueError, "the filter spans 7 inputs, but input 6 with"),
         ((X, W), {"groups": 4}, ValueError, "x has 4 channels; w's 4 input channels in 4 group"),

@@ -16,6 +16,7 @@ from winolab.api.layer import Layer
 from winolab.arguments.arrays import DtypeLike
 from winolab.arguments.shapes import padding_text
 from winolab.arguments.values import Padding, Sizes, whole
+from winolab.arguments.words import plural
 from winolab.kind import ShowsText
 from winolab.measure import DATA, FULL, Case
 from winolab.problem import Direction, Layout
@@ -78,17 +79,18 @@ class Accuracy(ShowsText):
 
     def __str__(self) -> str:
         row = self.row
+        samples = plural(row["samples"], "result")
         lines = [
             f"{row['direction']} {row['input']}, filter {row['filter']}, padding {row['padding']}",
-            f"{row['algorithm']} in {row['precision']}, data {row['data']}, "
-            f"{row['samples']} results",
+            f"{row['algorithm']} in {row['precision']}, data {row['data']}, {samples}",
             f"relative RMS   {row['relative_rms']:.3g}, predicted {row['prediction']:.3g}",
             f"MARE           {row['mare']:.3g}",
             f"largest error  {row['max_abs']:.3g}, largest bound {row['bound']:.3g}, "
             f"error over bound at most {row['bound_ratio']:.2g}",
         ]
         if row["range"]:
-            lines.append(f"range          {row['range']}, {row['infinite']} results not finite")
+            infinite = plural(row["infinite"], "result")
+            lines.append(f"range          {row['range']}, {infinite} not finite")
         return "\n".join(lines)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from winolab.algorithm import Algorithm, direct, fft, winograd
+from winolab.arguments.words import plural
 from winolab.problem import Problem
 
 Made = Callable[[re.Match[str], Problem, str], Algorithm]
@@ -39,7 +40,10 @@ def _by_filter(found: re.Match[str], problem: Problem, direction: str) -> Algori
     for taps in problem.filter:
         n = {1: 1, 3: 6 if 1 in problem.filter else 4, 5: 2, 7: 2}.get(taps)
         if n is None:
-            raise ValueError(f"{found.string} has no tile for a filter of {taps} taps")
+            raise ValueError(
+                f"{found.string} has no tile for a filter of {plural(taps, 'tap')}; expected 1, 3, "
+                "5 or 7, or an algorithm of your own"
+            )
         tiles.append(n)
     return winograd(tiles, problem.filter)
 

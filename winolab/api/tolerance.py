@@ -17,6 +17,7 @@ from winolab.api.data import DataLike
 from winolab.api.layer import Layer
 from winolab.arguments.arrays import DtypeLike, dtype_of
 from winolab.arguments.values import Padding, Sizes
+from winolab.arguments.words import agreeing, plural
 from winolab.kind import ShowsText
 from winolab.problem import Direction, Layout, in_layout, shapes
 from winolab.ref.algorithms import convolution
@@ -165,20 +166,22 @@ class Tolerances(ShowsText):
         place = tuple(map(int, at))
         if self.layout == "channels_first":
             place = (place[0], place[-1], *place[1:-1])
-        reason = ""
+        reason, results = "", plural(error.size, "result")
         if wrong:
             reason = (
-                f"{wrong} of {error.size} results are not the NaN or infinity that their operands "
-                "make them"
+                f"{wrong} of {results} {agreeing(wrong, 'is', 'are')} not the NaN or infinity that "
+                f"{agreeing(wrong, 'its', 'their')} operands make {agreeing(wrong, 'it', 'them')}"
             )
         elif lost:
-            reason = f"{lost} of {error.size} results are not finite, the first at {place}"
+            are = agreeing(lost, "is", "are")
+            reason = f"{lost} of {results} {are} not finite, the first at {place}"
         elif impossible:
-            reason = f"{impossible} of {error.size} results err more than any rounding does"
+            err = agreeing(impossible, "errs", "err")
+            reason = f"{impossible} of {results} {err} more than any rounding does"
         elif outside:
             reason = (
-                f"{outside} of {error.size} results err more than rounding does with a confidence "
-                f"of {self.confidence:g}"
+                f"{outside} of {results} {agreeing(outside, 'errs', 'err')} more than rounding "
+                f"does with a confidence of {self.confidence:g}"
             )
         elif rms > self.most:
             reason = f"relative RMS {rms:.2g}, where rounding leaves {self.most:.2g} at most"
@@ -201,7 +204,7 @@ class Tolerances(ShowsText):
         return "\n".join(
             [
                 f"{self.layer}, results in {self.result}",
-                f"predicted      {self.predicted}, for all {self.results} results with a "
+                f"predicted      {self.predicted}, for all {plural(self.results, 'result')} with a "
                 f"confidence of {self.confidence:g}",
                 f"proven         {proven}",
                 f"relative RMS   {self.relative_rms:.3g} expected, {self.most:.3g} at most",

@@ -12,6 +12,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from winolab.arguments.words import with_article
+
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 UINT, BFLOAT = 1, 4  # DLPack's codes of element types
 # Where a capsule's memory has the code: behind data, device and the number of dimensions.
@@ -36,8 +38,9 @@ def numpy_view(name: str, value: Any) -> np.ndarray:
         return np.from_dlpack(value)
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
         kind, said = type(value), str(error).partition("\n")[0]
+        package = kind.__module__.partition(".")[0]
         raise TypeError(
-            f"{name} is a {kind.__module__.partition('.')[0]} {kind.__name__}, which has no "
+            f"{name} is {with_article(package)} {kind.__name__}, which has no "
             f"numbers that NumPy could read ({said}): pass an array that has, within JAX's "
             "transforms to winolab.jax"
         ) from None

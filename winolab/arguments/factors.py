@@ -18,6 +18,7 @@ from numbers import Rational
 from typing import Any
 
 from winolab.arguments.polynomials import Polynomial, cyclotomic, reducible, shown
+from winolab.arguments.words import plural
 
 INFINITY = math.inf
 
@@ -300,8 +301,9 @@ def _checked(base: Polynomial, power: int, products: str, inverse: str) -> Point
         distinct(modulus)
         if (had := sum(map(degree_of, modulus))) != 2 * d - 1:
             raise ValueError(
-                f"{name}[{shortened(products)}] multiplies {d} terms by {d} modulo degree {had}; "
-                f"expected points and factors of degree {2 * d - 1}, or {' or '.join(PRODUCTS)}"
+                f"{name}[{shortened(products)}] multiplies {plural(d, 'term')} by {d} modulo "
+                f"degree {had}; expected points and factors of degree {2 * d - 1}, or "
+                f"{' or '.join(PRODUCTS)}"
             )
         products = ":".join(map(show, modulus))
     return Factor(base, power, products, inverse)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from winolab.arguments.factors import exact, shortened
+from winolab.arguments.words import plural
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
@@ -39,8 +40,8 @@ class Matrices:
             for left, right in zip(stages := getattr(self, name), stages[1:], strict=False):
                 if len(left[0]) != len(right):
                     raise ValueError(
-                        f"{name} is a product of {len(left[0])} columns and {len(right)} rows; "
-                        "expected as many"
+                        f"{name} is a product of {plural(len(left[0]), 'column')} and "
+                        f"{plural(len(right), 'row')}; expected as many"
                     )
 
     @property
@@ -174,8 +175,8 @@ def matrix(name: str, rows: Any, texts: bool = True) -> Matrix:
             made[i].append(q)
         if len(made[i]) != len(made[0]):
             raise ValueError(
-                f"{name}[{i}] has {len(made[i])} numbers and {name}[0] {len(made[0])}; expected "
-                "equally many"
+                f"{name}[{i}] has {plural(len(made[i]), 'number')} and {name}[0] {len(made[0])}; "
+                "expected equally many"
             )
     return tuple(map(tuple, made))
 

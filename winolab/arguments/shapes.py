@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from winolab.arguments.values import NAMED_PADDINGS
+from winolab.arguments.words import plural
 from winolab.problem import Problem
 
 INPUT = "128x96x96x64 (batch, sizes, channels)"
@@ -46,8 +47,8 @@ def problem(
     x, w = sizes(input, "input", 3, INPUT), sizes(filter, "filter", 2, FILTER)
     if len(w) != len(x) - 1:
         raise ValueError(
-            f"filter {filter} has {len(w) - 1} spatial dimensions and input {input} has "
-            f"{len(x) - 2}; expected as many"
+            f"filter {filter} has {plural(len(w) - 1, 'spatial dimension')} and input {input} "
+            f"has {len(x) - 2}; expected as many"
         )
     for name, text, channels in (("input", input, x[-1]), ("filter", filter, w[0])):
         if groups < 1 or channels % groups:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from operator import index
 from typing import Any, Literal, get_args
 
+from winolab.arguments.words import plural
+
 NamedPadding = Literal["same", "same_upper", "same_lower", "valid"]
 NAMED_PADDINGS = get_args(NamedPadding)
 Sizes = int | Sequence[int]  # one, or one a spatial dimension
@@ -20,11 +22,16 @@ def per_dimension(value: int | Sequence[int], ndim: int, name: str, least: int) 
     """An integer of every spatial dimension, of one or as many. Raises ValueError, TypeError."""
     values = listed(value, ndim)
     if len(values) != ndim:
-        raise ValueError(f"{name} has {len(values)} values; expected one or {ndim}")
+        raise ValueError(f"{name} has {plural(len(values), 'value')}; {one_or_each(ndim)}")
     for d, v in enumerate(values):
         if whole(v, f"{name} in spatial dimension {d}") < least:
             raise ValueError(f"{name} in spatial dimension {d} is {v}; expected at least {least}")
     return tuple(map(int, values))
+
+
+def one_or_each(ndim: int) -> str:
+    """How many values of as many dimensions a message expects."""
+    return "expected one" if ndim == 1 else f"expected one, or {ndim}, one a dimension"
 
 
 def listed(value: Any, count: int) -> tuple[Any, ...]:
@@ -97,7 +104,7 @@ def paddings(
         return tuple((low, total - low) for low, total in zip(lows, totals, strict=True))
     values = listed(padding, ndim)
     if len(values) != ndim:
-        raise ValueError(f"padding has {len(values)} values; expected one, or one per {ndim}")
+        raise ValueError(f"padding has {plural(len(values), 'value')}; {one_or_each(ndim)}")
     return tuple(
         _pair(value, f"padding in spatial dimension {d}") for d, value in enumerate(values)
     )

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from winolab.arguments.words import plural
 from winolab.bench import cudnn
 from winolab.gpu import driver
 from winolab.gpu.machine import MachineError, driver_cuda, install
@@ -124,7 +125,7 @@ def processor() -> str:
     if cpuinfo.exists():
         lines = (line.partition(":") for line in cpuinfo.read_text().splitlines())
         name = next((v.strip() for k, _, v in lines if k.strip() == "model name"), name)
-    return f"{name}, {cores()} cores"
+    return f"{name}, {plural(cores(), 'core')}"
 
 
 def cores() -> int:

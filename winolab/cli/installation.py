@@ -12,6 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from winolab.arguments.words import plural
 from winolab.cli import environment, process
 from winolab.cli.bench import known, named
 from winolab.cli.screen import render, tables
@@ -159,7 +160,8 @@ def warmup(
         if count:
             bar.stop()
             said = {"calls": len(wanted), "kernels": len(distinct), "device": gpu.name}
-            print(document(said) if as_json else f"{len(wanted)} calls, {len(distinct)} kernels")
+            text = f"{plural(len(wanted), 'call')}, {plural(len(distinct), 'kernel')}"
+            print(document(said) if as_json else text)
             return
         task = bar.add_task("compiling", total=len(distinct))
         done = warm.compile_all(distinct, workers, lambda: bar.advance(task))

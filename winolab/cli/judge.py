@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from winolab.arguments.words import plural
 from winolab.cli import environment, process
 from winolab.cli.bench import named
 from winolab.cli.screen.render import AsJson, document, plain
@@ -138,7 +139,9 @@ def screen(found: Judgement) -> str:
     """The verdict, other faults, what was left out, and the times."""
     lines = [found.verdict]
     lines += [f"also {fault}" for fault in found.faults[1:]]
-    lines += [f"{count} trials left out: {why[:160]}" for why, count in found.left.items()]
+    lines += [
+        f"{plural(count, 'trial')} left out: {why[:160]}" for why, count in found.left.items()
+    ]
     for row in found.times:
         if "tflops" in row:
             who = f"{row['layer']} {row['method']} {row.get('kernel', '')}".rstrip()

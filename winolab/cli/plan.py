@@ -140,7 +140,9 @@ def backward_filter(
         for phase in phases(whole)
     ]
     if not plans:
-        raise ValueError(f"input {input} leaves nothing to plan")
+        raise ValueError(
+            f"input {input} leaves nothing to plan; expected outputs whose taps meet inputs"
+        )
     if picture:
         _draw(plans, picture)
     asked = Request(

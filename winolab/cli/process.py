@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from winolab.arguments.words import agreeing
 from winolab.gpu.machine import MachineError
 
 # typer's usage errors: the same class whether typer carries click or depends on it
@@ -187,8 +188,9 @@ def duration(seconds: float) -> str:
 def announce(name: str, count: int, seconds: float, workers: int) -> None:
     """Say before a long sweep about how long it takes."""
     if seconds >= EVERY:
+        processes = f"{workers} {agreeing(workers, 'process', 'processes')}"
         print(
-            f"winolab: {count} {name}, about {duration(seconds)} on {workers} processes",
+            f"winolab: {count} {name}, about {duration(seconds)} on {processes}",
             file=sys.stderr,
             flush=True,
         )

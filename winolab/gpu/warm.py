@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import Any
 
+from winolab.arguments.words import plural
 from winolab.device import Device
 from winolab.gpu.planner.request import DTYPES, Plan
 from winolab.gpu.runtime import cache, nvrtc
@@ -55,8 +56,8 @@ class Warmed(ShowsText):
 
     def __str__(self) -> str:
         said = (
-            f"{len(self.units)} kernels: {len(self.compiled)} compiled in {self.seconds:.1f} s, "
-            f"{len(self.units) - len(self.compiled)} in the cache"
+            f"{plural(len(self.units), 'kernel')}: {len(self.compiled)} compiled in "
+            f"{self.seconds:.1f} s, {len(self.units) - len(self.compiled)} in the cache"
         )
         if not self.compiled:
             return said

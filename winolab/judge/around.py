@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from winolab.arguments.words import agreeing, plural
 from winolab.judge.libraries import NumPy
 
 Call = Callable[[], np.ndarray]
@@ -36,6 +37,13 @@ def different(y: np.ndarray, other: np.ndarray) -> int:
     return int(((a != b) & ~(np.isnan(y) & np.isnan(other))).sum())
 
 
+def differing(y: np.ndarray, other: np.ndarray) -> str:
+    """How many elements do, as "1 of 8 results differs"; "" where none does."""
+    count = different(y, other)
+    said = f"{count} of {plural(y.size, 'result')} {agreeing(count, 'differs', 'differ')}"
+    return said if count else ""
+
+
 def together(library: NumPy, calls: Sequence[Call], file: str = "") -> str:
     """What differs where each call has a thread, on a GPU with a stream of its own; "" if nothing.
 
@@ -52,10 +60,9 @@ def together(library: NumPy, calls: Sequence[Call], file: str = "") -> str:
     def called(number: int) -> None:
         with library.stream() if library.cuda else nullcontext():
             y = calls[number]()
-        if wrong := different(y, due[number]):
+        if differ := differing(y, due[number]):
             raise _Others(
-                f"{wrong} of {y.size} results are others where {len(calls)} threads call at "
-                "once, two with the same operands"
+                f"{differ} where {len(calls)} threads call at once, two with the same operands"
             )
 
     def run(number: int) -> None:

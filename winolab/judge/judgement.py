@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from winolab.arguments.words import plural
 from winolab.judge.candidate import Candidate
 from winolab.judge.claim import Claim
 from winolab.judge.data import CHANGES
@@ -66,14 +67,15 @@ class Judgement:
         what = f"{self.kernel} as {c.algorithm} in {c.precision}, {c.direction}"
         if self.faults:
             return f"refused: {what}: {self.faults[0]}"
+        trials = plural(len(self.rows), "trial")
         if self.served < LEAST:
             why = max(
                 self.left, key=self.left.__getitem__, default="no problem fits what it serves"
             )
-            return f"refused: {what}: it served {self.served} of {len(self.rows)} trials ({why})"
+            return f"refused: {what}: it served {self.served} of {trials} ({why})"
         worst = max((row.get("over_tolerance", 0.0) for row in self.rows), default=0.0)
         return (
-            f"accepted: {what}: {self.served} of {len(self.rows)} trials served, the largest error "
+            f"accepted: {what}: {self.served} of {trials} served, the largest error "
             f"{worst:.2g} of its tolerance"
         )
 

@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from winolab.arguments.dlpack import numpy_view
+from winolab.arguments.words import type_of
 from winolab.gpu import driver
 
 GUARD = 1024  # elements in front of an array and behind it
@@ -63,7 +64,7 @@ class NumPy:
     def get(self, array: Any) -> np.ndarray:
         """A copy of an array in NumPy. Raises TypeError for what is no array."""
         if not hasattr(array, "dtype") or not hasattr(array, "shape"):
-            raise TypeError(f"the result is a {type(array).__name__}; expected an array")
+            raise TypeError(f"the result is {type_of(array)}; expected an array")
         return np.array(np.asarray(array))
 
     def dtype(self, array: Any) -> str:
@@ -126,7 +127,7 @@ class CuPy(NumPy):
 
     def get(self, array: Any) -> np.ndarray:
         if not isinstance(array, self.module.ndarray):
-            raise TypeError(f"the result is a {type(array).__name__}; expected CuPy's array")
+            raise TypeError(f"the result is {type_of(array)}; expected CuPy's array")
         return self.module.asnumpy(array)
 
     def wait(self) -> None:
@@ -196,7 +197,7 @@ class Torch(NumPy):
 
     def get(self, array: Any) -> np.ndarray:
         if not isinstance(array, self.module.Tensor):
-            raise TypeError(f"the result is a {type(array).__name__}; expected torch's tensor")
+            raise TypeError(f"the result is {type_of(array)}; expected torch's tensor")
         if array.is_cuda != self.cuda:
             raise TypeError(f"the result lies on {array.device}; expected the operands' device")
         return np.array(numpy_view("the result", array.detach().cpu()))

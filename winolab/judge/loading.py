@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import get_ident
 from typing import Any
 
+from winolab.arguments.words import type_of
 from winolab.gpu import driver
 from winolab.gpu.machine import MachineError
 from winolab.judge import native
@@ -56,7 +57,7 @@ def load(
             raise ValueError(f"{file} has no {attribute!r}; expected the name of a function in it")
         found = getattr(found, part)
     if not callable(found):
-        raise ValueError(f"{named} is a {type(found).__name__}; expected a function or a module")
+        raise ValueError(f"{named} is {type_of(found)}; expected a function or a module")
     if type(found).__module__.startswith("triton."):
         raise ValueError(f"{named} is a Triton kernel; expected a Python function that launches it")
     torch = sys.modules.get("torch")
@@ -88,7 +89,7 @@ def _module(file: str) -> Any:
         except (ImportError, AttributeError, ValueError) as error:
             raise ValueError(f"{file!r} is no file .py and no module: {error}") from None
     if not path.is_file():
-        raise ValueError(f"there is no file {file}")
+        raise ValueError(f"there is no file {file}; expected FILE.py:FUNCTION or MODULE:FUNCTION")
     spec = importlib.util.spec_from_file_location(f"judged_{path.stem}", path)
     assert spec
     assert spec.loader

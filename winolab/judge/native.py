@@ -88,7 +88,7 @@ def _parsed(expression: str) -> ast.expr:
 def _value(node: Any, names: dict[str, int]) -> Any:
     if isinstance(node, ast.Constant):
         if not isinstance(node.value, int | float):
-            raise TypeError(f"{node.value!r} is no number")
+            raise TypeError(f"{node.value!r} is no number; expected sizes, as N*H*W")
         return node.value
     if isinstance(node, ast.Name):
         return names[node.id]
@@ -125,7 +125,7 @@ def load(path: Path, signature: str | None, direction: str, serves: str, symbol:
     """
     said = _signature(path, signature, direction)
     if not path.is_file():
-        raise ValueError(f"there is no file {path}")
+        raise ValueError(f"there is no file {path}; expected a compiled kernel, .so or .cubin")
     symbol = symbol or said["name"]
     cuda = path.suffix == ".cubin" or said.get("device", "cpu") == "cuda"
     arrays: NumPy = CuPy() if cuda else NumPy()

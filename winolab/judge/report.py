@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
+from winolab.arguments.words import plural
 from winolab.judge.judgement import Judgement
 
 STYLE = (
@@ -34,7 +35,9 @@ def page(found: Judgement) -> str:
         parts.append("</ul>")
     if found.left:
         parts.append("<h2>Not judged</h2><ul>")
-        parts += [f"<li>{count} trials: {escape(why)}" for why, count in found.left.items()]
+        parts += [
+            f"<li>{plural(count, 'trial')}: {escape(why)}" for why, count in found.left.items()
+        ]
         parts.append("</ul>")
     if found.times:
         parts += ["<h2>Times</h2>", *_table(found.times, TIMES)]

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from winolab.arguments.words import agreeing, plural
 from winolab.judge import data
-from winolab.judge.around import different, grown, mark, settings, together, watched
+from winolab.judge.around import different, differing, grown, mark, settings, together, watched
 from winolab.judge.candidate import Candidate, Declined
 from winolab.judge.claim import Claim
 from winolab.judge.explain import described
@@ -139,8 +140,8 @@ class Judge:
             finding = self._wrong(case, operands, how, call)
             if finding is None:
                 finding = self._around(case, operands, how, call)
-            if finding is None and first is not None and (count := different(first, call.y)):
-                finding = Finding("repeat", f"{count} results of the very first call are others")
+            if finding is None and first is not None and (differ := differing(first, call.y)):
+                finding = Finding("repeat", f"{differ} from those of the very first call")
         except Declined as error:
             if not served:
                 return Outcome(left=str(error))
@@ -272,8 +273,8 @@ class Judge:
             return Finding("stream", f"the result was written after the call returned; {said}")
         for _ in range(max(AGAIN, case.calls - 1)):
             again = self.call(case.problem, operands, how)
-            if count := different(again.y, call.y):
-                return Finding("repeat", f"{said}; {count} results are others in an equal call")
+            if differ := differing(again.y, call.y):
+                return Finding("repeat", f"{said}; {differ} in an equal call")
         others: list[Finding] = []
         for check, what, changed in (
             ("stream", "on the default stream", replace(how, stream=False)),
@@ -316,13 +317,13 @@ class Judge:
         for number in range(1, case.calls):
             guard = "huge" if number == case.calls - 1 else "nan"
             again = self.call(case.problem, operands, replace(how, guard=guard, before=number == 1))
-            differ = different(again.y, call.y)
+            differ = differing(again.y, call.y)
             if not differ:
                 continue
             with np.errstate(all="ignore"):
                 apart = np.abs(again.y.astype(np.float64) - call.y.astype(np.float64))
             most = np.max(apart, where=np.isfinite(apart), initial=0.0)
-            amount = f"{differ} of {call.y.size} results differ, by {most:.2g} at most"
+            amount = f"{differ}, by {most:.2g} at most"
             if guard == "huge" and self._settled(case, operands, how, call):
                 return Finding("outside", f"{amount}, with what lies around the operands")
             if "repeat" not in self.skip:
@@ -379,8 +380,8 @@ class Judge:
         at = tuple(map(int, np.argwhere(wrong)[0]))
         due = "infinite" if direct else "not finite"
         return (
-            f"{wrong.sum()} of {y.size} results of products beyond the range are not {due}: "
-            f"{values[at]:.6g} at {at}"
+            f"{wrong.sum()} of {plural(y.size, 'result')} of products beyond the range "
+            f"{agreeing(wrong.sum(), 'is', 'are')} not {due}: {values[at]:.6g} at {at}"
         )
 
     def errors(self, case: Case, operands: list, y: np.ndarray) -> dict[str, float]:

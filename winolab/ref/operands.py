@@ -18,6 +18,7 @@ from winolab.arguments.arrays import (
     check_target,
     dtype_of,
 )
+from winolab.arguments.words import type_of
 from winolab.options import ConvOptions
 from winolab.problem import NAMES
 from winolab.ref.arithmetic.elements import INTEGERS, native, number, reals
@@ -97,7 +98,7 @@ def hand_over(
         y = np.ascontiguousarray(np.moveaxis(y, -1, 1))
     _check_unmasked("out", out)
     if out is not None and not isinstance(out, np.ndarray):
-        raise TypeError(f"out is a {type(out).__name__}; expected a NumPy array")
+        raise TypeError(f"out is {type_of(out)}; expected a NumPy array")
     if out is not None and out.shape != y.shape:
         raise ValueError(f"out has shape {out.shape}; expected an array of shape {y.shape}")
     if out is not None:
@@ -130,7 +131,7 @@ def complex_dtype(a: np.ndarray, b: np.ndarray, wish: Any, out: Any) -> np.dtype
     Raises TypeError for one that is not complex64 or complex128.
     """
     if out is not None and not isinstance(out, np.ndarray):
-        raise TypeError(f"out is a {type(out).__name__}; expected a NumPy array")
+        raise TypeError(f"out is {type_of(out)}; expected a NumPy array")
     narrow = all(np.can_cast(array.dtype, np.complex64) for array in (a, b))
     wanted = np.dtype(np.complex64 if narrow else np.complex128)
     if wish is not None:
@@ -138,7 +139,7 @@ def complex_dtype(a: np.ndarray, b: np.ndarray, wish: Any, out: Any) -> np.dtype
     elif out is not None:
         wanted = out.dtype
     if out is not None and wanted != out.dtype:
-        raise TypeError(f"out has dtype {out.dtype} and out_dtype is {wanted}")
+        raise TypeError(f"out has dtype {out.dtype} and out_dtype is {wanted}; leave one out")
     if native(wanted) not in COMPONENTS:
         raise TypeError(
             f"out has dtype {wanted} and the result is complex; ask for complex64 or complex128"
@@ -151,7 +152,7 @@ def _wanted(wish: Any, default: np.dtype, out: np.ndarray | None) -> np.dtype:
     wanted = default if wish is None else dtype_of(wish)
     if out is not None:
         if wish is not None and wanted != out.dtype:
-            raise TypeError(f"out has dtype {out.dtype} and out_dtype is {wanted}")
+            raise TypeError(f"out has dtype {out.dtype} and out_dtype is {wanted}; leave one out")
         wanted = out.dtype
     if native(wanted) not in RESULTS:
         names = ", ".join(sorted(map(str, RESULTS)))

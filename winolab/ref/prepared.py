@@ -14,6 +14,8 @@ from winolab.ref.arithmetic.simulated import Arithmetic
 from winolab.ref.arithmetic.split import Power, Scale
 from winolab.ref.operands import arithmetic_of
 
+AGAIN = "prepare it so, or give the filter itself"
+
 
 @dataclass(frozen=True, eq=False)
 class PreparedFilter:
@@ -55,7 +57,7 @@ def scale_of(scale: Any, precision: str | Arithmetic | None, array: Any) -> Scal
             "arrays, which are those of fp32_split, and of fp32 on a GPU"
         )
     if "scale=" in rest:
-        raise ValueError(f"precision {text} has a scale, and another one is given")
+        raise ValueError(f"precision {text} has a scale, and another one is given; leave one out")
     return Scale.of_caller(scale)
 
 
@@ -69,21 +71,21 @@ def check_filter(w: PreparedFilter, direction: str, problem: Problem, options: C
     if (w.direction, w.layout) != (direction, options.layout):
         raise ValueError(
             f"the filter is prepared for {w.direction}, {w.layout}, not {direction}, "
-            f"{options.layout}"
+            f"{options.layout}: {AGAIN}"
         )
     if w.problem != problem:
-        raise ValueError(f"the filter is prepared for {w.problem}, not {problem}")
+        raise ValueError(f"the filter is prepared for {w.problem}, not {problem}: {AGAIN}")
     for name in ("algorithm", "precision"):
         wanted = getattr(options, name)
         if wanted is None:
             continue
         meant, have = (_meant(name, value, w.held) for value in (wanted, getattr(w, name)))
         if meant != have:
-            raise ValueError(f"the filter is prepared with {name} {have}, not {meant}")
+            raise ValueError(f"the filter is prepared with {name} {have}, not {meant}: {AGAIN}")
     scale = scale_of(options.scale, w.precision, np.empty(0, "float32"))
     filters = [s.b if s else Power() for s in (scale, w.scale)]
     if filters[0] not in (Power(), filters[1]):
-        raise ValueError(f"the filter is prepared with scale {w.scale}, not {scale}")
+        raise ValueError(f"the filter is prepared with scale {w.scale}, not {scale}: {AGAIN}")
 
 
 def _meant(name: str, value: Any, held: Any) -> Any:

@@ -17,6 +17,8 @@ import torch
 
 from winolab.arguments.arrays import PRECISION_OF_DTYPE
 from winolab.arguments.tolerance import USUAL_TOLERANCE
+from winolab.arguments.values import one_or_each
+from winolab.arguments.words import plural
 from winolab.options import Convolution, ConvOptions, Geometry
 from winolab.problem import NAMES, Problem
 from winolab.ref.arithmetic.split import Scale
@@ -182,7 +184,7 @@ def sizes(value: Any, ndim: int, name: str, least: int) -> list[Any]:
     else:
         found = [_whole(value, name)] * ndim
     if len(found) != ndim:
-        raise ValueError(f"{name} has {len(found)} values; expected one, or one per {ndim}")
+        raise ValueError(f"{name} has {plural(len(found), 'value')}; {one_or_each(ndim)}")
     for size in found:
         if size < least:
             raise ValueError(f"{name} is {value}; expected at least {least}")

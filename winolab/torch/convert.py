@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import (
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
+from winolab.arguments.words import agreeing, plural, type_of
 from winolab.device import Device, datasheet
 from winolab.kind import ShowsText
 from winolab.options import ConvOptions
@@ -55,7 +56,8 @@ class Conversion(ShowsText):
         count = sum(layer.converted for layer in self.layers)
         head = ("layer", "input", "direction", "algorithm", "relative RMS", "µs")
         rows = [row for layer in self.layers if layer.converted for row in _rows(layer)]
-        said = f"{count} of {len(self.layers)} convolutions are winolab's"
+        are, convolutions = agreeing(count, "is", "are"), plural(len(self.layers), "convolution")
+        said = f"{count} of {convolutions} {are} winolab's"
         stay = [f"{layer.name} stays: {layer.why}" for layer in self.layers if layer.why]
         return "\n".join([said, *(aligned([head, *rows]) if rows else ()), *stay])
 
@@ -95,11 +97,11 @@ def convert(
     2      1×8×16×16  forward    dwm:3:2    1.3e-07       -
     """
     if not isinstance(model, nn.Module):
-        raise TypeError(f"model is a {type(model).__name__}; expected a torch.nn.Module")
+        raise TypeError(f"model is {type_of(model)}; expected a torch.nn.Module")
     ConvOptions("channels_first", algorithm, precision, tolerance=tolerance).checked()
     gpu = datasheet(device) if isinstance(device, str) else device
     if gpu is not None and not isinstance(gpu, Device):
-        raise TypeError(f"device is a {type(gpu).__name__}; expected a GPU's name or a Device")
+        raise TypeError(f"device is {type_of(gpu)}; expected a GPU's name or a Device")
     shapes = {} if inputs is None else input_shapes(model, inputs)
     how = algorithm, precision, tolerance, batch_invariant
     return Conversion(

@@ -13,6 +13,7 @@ from torch import Tensor
 from winolab.arguments.arrays import on_gpu
 from winolab.arguments.dlpack import numpy_view
 from winolab.arguments.epilogue import Activation, check_dtype, check_shapes
+from winolab.arguments.words import type_of
 from winolab.options import ConvOptions
 from winolab.ref import epilogue as reference
 
@@ -26,9 +27,7 @@ def followed(y: Tensor, bias: Any, residual: Any, options: ConvOptions) -> Tenso
         if added is None:
             continue
         if not isinstance(added, Tensor):
-            raise TypeError(
-                f"{name} is a {type(added).__name__}; expected a torch tensor like the others"
-            )
+            raise TypeError(f"{name} is {type_of(added)}; expected a torch tensor like the others")
         check_dtype(name, _name(added), _name(y))
     if bias is not None:
         y = y + bias.reshape(-1, *(1,) * (y.ndim - 1 - channels))

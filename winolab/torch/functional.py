@@ -9,6 +9,7 @@ from torch import Tensor
 
 from winolab.algorithm import Algorithm
 from winolab.arguments.arrays import precision_named
+from winolab.arguments.words import plural, type_of
 from winolab.problem import Direction
 from winolab.torch import operators
 from winolab.torch.asked import Sizes, kept_geometry, plain_sizes, read_geometry
@@ -274,7 +275,9 @@ def transpose(
             )
         size = (dy.shape[d + 2] - 1) * s - 2 * p + t * (weight.shape[d + 2] - 1) + more + 1
         if size < 1:
-            raise ValueError(f"padding {p} in spatial dimension {d} leaves nothing of the result")
+            raise ValueError(
+                f"padding {p} in spatial dimension {d} leaves nothing of the result; expected less"
+            )
         shape.append(size)
         ends += [p, p - more // s * s]
     if bias is not None:
@@ -288,14 +291,15 @@ def _batch(input: Tensor, weight: Tensor, ndim: int) -> Tensor:
     """The input with its batch. Raises TypeError for no tensors, ValueError for dimensions."""
     for name, value in (("input", input), ("weight", weight)):
         if not isinstance(value, Tensor):
-            raise TypeError(f"{name} is a {type(value).__name__}; expected a torch tensor")
+            raise TypeError(f"{name} is {type_of(value)}; expected a torch tensor")
     if weight.dim() != ndim + 2:
-        raise ValueError(f"weight has {weight.dim()} dimensions; expected {ndim + 2}")
+        raise ValueError(f"weight has {plural(weight.dim(), 'dimension')}; expected {ndim + 2}")
     if input.dim() == ndim + 1:
         return input.unsqueeze(0)
     if input.dim() != ndim + 2:
         raise ValueError(
-            f"input has {input.dim()} dimensions; expected {ndim + 2}, or {ndim + 1} without batch"
+            f"input has {plural(input.dim(), 'dimension')}; expected {ndim + 2}, or {ndim + 1} "
+            "without batch"
         )
     return input
 
@@ -315,7 +319,7 @@ def _finished(y: Tensor, bias: Tensor | None, batched: bool) -> Tensor:
 def _check_bias(bias: Any, channels: int) -> None:
     """Raise TypeError for what is no tensor, ValueError for a shape that does not fit."""
     if not isinstance(bias, Tensor):
-        raise TypeError(f"bias is a {type(bias).__name__}; expected a torch tensor")
+        raise TypeError(f"bias is {type_of(bias)}; expected a torch tensor")
     if bias.dim() != 1 or bias.shape[0] != channels:
         raise ValueError(
             f"bias has shape {tuple(bias.shape)}; expected ({channels},), one an output channel"

@@ -9,6 +9,7 @@ import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 from winolab.arguments.arrays import dtype_of
+from winolab.arguments.words import type_of, with_article
 from winolab.gpu.runtime.arrays import TORCH
 from winolab.options import Convolution
 from winolab.problem import NAMES, in_layout
@@ -40,8 +41,8 @@ def _check_numbers(tensor: torch.Tensor) -> None:
         return
     what = "meta tensor" if plain and tensor.is_meta else kind.__name__
     raise TypeError(
-        f"a {what} has no numbers that this could read: winolab.torch.conv2d and its siblings "
-        "serve torch.func, torch.compile, fake and meta tensors"
+        f"{with_article(what)} has no numbers that this could read: winolab.torch.conv2d and its "
+        "siblings serve torch.func, torch.compile, fake and meta tensors"
     )
 
 
@@ -67,9 +68,7 @@ def convolve(
         )
     for name, value in zip(names, (a, b), strict=False):
         if not isinstance(value, torch.Tensor):
-            raise TypeError(
-                f"{name} is a {type(value).__name__}; expected a torch tensor like the other"
-            )
+            raise TypeError(f"{name} is {type_of(value)}; expected a torch tensor like the other")
     found = _arguments if asked.unique else _arguments.__wrapped__
     last, arguments = found(asked, tuple(a.shape), tuple(b.shape), a.device.type == "cpu")
     if last:

@@ -19,7 +19,7 @@ FILTER = np.ones((4, 3, 3, 4), "f")
     ("wrong", "error", "message"),
     [
         ({"algorithm": ""}, ValueError, "unknown algorithm ''; accepted are forms like"),
-        ({"algorithm": 0}, TypeError, "algorithm is of type int, no Algorithm and no text"),
+        ({"algorithm": 0}, TypeError, "algorithm is of type int; expected an Algorithm or a text"),
         ({"algorithm": "foo"}, ValueError, "unknown algorithm 'foo'"),
         ({"algorithm": "DIRECT"}, ValueError, "did you mean 'direct'"),
         ({"precision": "foo"}, ValueError, "foo"),

@@ -66,7 +66,10 @@ def test_spectra_that_overflow_are_no_small_error() -> None:
 
 def test_what_does_not_fit_is_refused_in_one_line() -> None:
     for how, message in (
-        (("forward", "winrs", "fp32"), "winrs computes filter gradients only"),
+        (
+            ("forward", "winrs", "fp32"),
+            "winrs compute filter gradients only; for forward use gamma",
+        ),
         (("forward", "fft:16", "fp32,transform=fp16"), "fft:16:3 transforms in FP32 or FP64"),
         (("sideways", "direct", "fp32"), "direction 'sideways'"),
         (("forward", "gamma:8:4:5", "fp32"), "gamma:8:4:5 serves 5 taps or more"),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from winolab.algorithm import FUSED, Algorithm, Problem, Tile
+from winolab.arguments.words import plural
 from winolab.device import H100, Device
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.params import Launcher, Params, View
@@ -291,8 +292,8 @@ def tiles(
         raise ValueError(f"{algorithm}: the CUDA kernels are omega:{names}")
     if width % tile.n:
         raise ValueError(
-            f"{algorithm} computes {tile.n} taps; the filter has {width}: its width must be a "
-            "multiple; use winrs or direct"
+            f"{algorithm} computes {plural(tile.n, 'tap')}; the filter has {width}: its width must "
+            "be a multiple; use winrs or direct"
         )
     yield tile
 

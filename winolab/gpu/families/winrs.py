@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from winolab.algorithm import Problem, Tile
+from winolab.arguments.words import plural
 from winolab.device import Device
 from winolab.gpu.codegen.emit import named
 from winolab.gpu.codegen.structs import layout
@@ -153,7 +154,7 @@ class PairPlan(BasePlan):
                 *(f"block      {k.config.bi} × {k.config.bo} input × output channels, "
                   f"{k.config.kc} units a stage; {k.config}" for k in self.parts),
                 f"grid       {' and '.join(str(k.grid) for k in self.parts)} blocks of {threads} "
-                f"threads, {self.segments} segments of up to {size}",
+                f"threads, {plural(self.segments, 'segment')} of up to {size}",
                 f"memory     {shared} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]

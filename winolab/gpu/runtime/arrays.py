@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from winolab.arguments.arrays import CUDA
+from winolab.arguments.words import type_of
 from winolab.gpu import driver
 
 
@@ -112,9 +113,7 @@ class CuPy:
         elif hasattr(value, "__dlpack__") and value.__dlpack_device__()[0] == CUDA:
             array = cp.from_dlpack(value)
         else:
-            raise TypeError(
-                f"{name} is a {type(value).__name__}; expected a CUDA array like the other"
-            )
+            raise TypeError(f"{name} is {type_of(value)}; expected a CUDA array like the other")
         if not array.dtype.isnative:  # which its name does not say
             raise TypeError(
                 f"{name} has dtype {array.dtype}, whose bytes are swapped; convert it to "
@@ -199,9 +198,7 @@ class Torch:
     def array(self, name: str, value: Any) -> Any:
         torch = _torch()
         if not isinstance(value, torch.Tensor):
-            raise TypeError(
-                f"{name} is a {type(value).__name__}; expected a torch tensor like the other"
-            )
+            raise TypeError(f"{name} is {type_of(value)}; expected a torch tensor like the other")
         if not value.is_cuda:
             raise ValueError(f"{name} is on {value.device}; expected a CUDA device")
         if name == "out" and value.is_neg():

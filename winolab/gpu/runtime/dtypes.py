@@ -30,7 +30,7 @@ def result_dtype(direction: str, dtype: str, wish: Any, out: Described | None) -
     wanted = dtype if wish is None else dtype_name(wish)
     if out is not None:
         if wish is not None and wanted != out.dtype:
-            raise TypeError(f"out has dtype {out.dtype} and out_dtype is {wanted}")
+            raise TypeError(f"out has dtype {out.dtype} and out_dtype is {wanted}; leave one out")
         wanted = out.dtype
     if wanted not in ITEMSIZE:
         raise TypeError(f"out_dtype {wanted}; the CUDA kernels write {', '.join(ITEMSIZE)}")

@@ -21,6 +21,7 @@ from math import comb
 from typing import Any, NamedTuple
 
 from winolab.arguments.factors import INFINITY, Factor, Point, base_of
+from winolab.arguments.words import plural
 from winolab.ref.arithmetic import rational
 from winolab.ref.arithmetic.rational import number
 
@@ -149,7 +150,8 @@ def iterated(outer: Bilinear, inner: Bilinear) -> Bilinear:
     terms = len(inner.H[0])
     if terms != len(inner.G[0]):
         raise ValueError(
-            f"the inner product has {terms} by {len(inner.G[0])} terms; expected as many of both"
+            f"the inner product has {terms} by {plural(len(inner.G[0]), 'term')}; expected as many "
+            "of both"
         )
     size = terms * (len(outer.C[0]) + 1) - 1
     H, G = (

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from winolab.arguments.matrices import NAMES, Matrix
+from winolab.arguments.words import plural
 from winolab.points import Modulus, show
 
 LEFT = {"AT": "A^T", "G": "G", "BT": "B^T"}  # in LaTeX
@@ -36,7 +37,8 @@ def as_text(t: Transforms) -> str:
     """The points, the three matrices and what their programs cost, for a screen."""
     saved = Fraction(t.n * t.r, t.alpha)
     head = [
-        f"F({t.n},{t.r})   α = {t.alpha} multiplications for {t.n} outputs of {t.r} taps, "
+        f"F({t.n},{t.r})   α = {plural(t.alpha, 'multiplication')} for {plural(t.n, 'output')} of "
+        f"{plural(t.r, 'tap')}, "
         f"where direct convolution has {t.n * t.r} ({float(saved):.3g} times fewer)",
         *([f"points   {_points(t)}"] if t.points else []),
         "y = AT[(G g) ⊙ (BT d)], proved exactly"

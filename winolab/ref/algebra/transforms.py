@@ -236,7 +236,9 @@ def prove(AT: Matrix, G: Matrix, BT: Matrix) -> None:
     shapes = [(n, alpha), (alpha, r), (alpha, n + r - 1)]
     for name, of, (rows, columns) in zip(("AT", "G", "BT"), (AT, G, BT), shapes, strict=True):
         if len(of) != rows or any(len(row) != columns for row in of):
-            raise ValueError(f"{name} is not {rows} × {columns}")
+            raise ValueError(
+                f"{name} is not {rows} × {columns}; expected AT n × α, G α × r and BT α × n + r − 1"
+            )
     left, d1 = _integers(list(zip(*AT, strict=True)))
     middle, d2 = _integers(G)
     right, d3 = _integers(BT)

@@ -17,6 +17,7 @@ from itertools import product
 import numpy as np
 
 from winolab.algorithm import Algorithm, Fft, Problem, Tile
+from winolab.arguments.words import plural
 from winolab.ref.algorithms.engine import Engine, Region
 from winolab.ref.algorithms.im2col import masked
 from winolab.ref.algorithms.winograd import (
@@ -35,7 +36,7 @@ class Window(Tile):
 
     def __post_init__(self) -> None:
         if self.n < 1 or self.r < 1:
-            raise ValueError(f"an FFT of {self.inputs} cannot hold {self.r} taps")
+            raise ValueError(f"an FFT of {self.inputs} cannot hold {plural(self.r, 'tap')}")
         object.__setattr__(self, "alpha", self.inputs)
 
 
@@ -54,13 +55,14 @@ def sizes(problem: Problem, algorithm: Algorithm) -> tuple[int, ...]:
     lengths = named * (problem.ndim if len(named) == 1 else 1)
     if len(lengths) != problem.ndim:
         raise ValueError(
-            f"{algorithm} has {len(lengths)} dimensions; the problem has {problem.ndim}"
+            f"{algorithm} has {plural(len(lengths), 'dimension')}; the problem has {problem.ndim}"
         )
     for d, (length, taps) in enumerate(zip(lengths, problem.filter, strict=True)):
         if length < taps:
             raise ValueError(
-                f"{algorithm}: a transform of {length} is shorter than the filter's {taps} taps in "
-                f"spatial dimension {d}; take at least {taps}, better a power of two above twice it"
+                f"{algorithm}: a transform of {length} is shorter than the filter's "
+                f"{plural(taps, 'tap')} in spatial dimension {d}; take at least {taps}, better a "
+                "power of two above twice it"
             )
     return lengths
 

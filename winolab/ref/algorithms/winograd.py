@@ -20,6 +20,7 @@ from itertools import product
 import numpy as np
 
 from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.arguments.words import plural
 from winolab.ref.algebra.program import program
 from winolab.ref.algebra.transforms import Programs, transforms
 from winolab.ref.algorithms.engine import Engine, Region
@@ -66,16 +67,16 @@ def regions(
 def _one_tile_a_dimension(problem: Problem, algorithm: Algorithm) -> None:
     if len(algorithm.tiles) != problem.ndim:
         raise ValueError(
-            f"{algorithm} has {len(algorithm.tiles)} dimensions; "
-            f"the problem has {problem.ndim} spatial dimensions"
+            f"{algorithm} has {plural(len(algorithm.tiles), 'dimension')}; "
+            f"the problem has {plural(problem.ndim, 'spatial dimension')}"
         )
 
 
 def _fits(taps: int, tile: Tile, dimension: int, algorithm: Algorithm) -> None:
     if taps < tile.r:
         raise ValueError(
-            f"{algorithm} serves {tile.r} taps or more in spatial dimension {dimension}; the "
-            f"filter has {taps}: choose a tile F(n, {taps}), or use dwm or direct"
+            f"{algorithm} serves {plural(tile.r, 'tap')} or more in spatial dimension {dimension}; "
+            f"the filter has {taps}: choose a tile F(n, {taps}), or use dwm or direct"
         )
 
 
@@ -129,6 +130,14 @@ def backward_data(
     return compute(dy, w, adjoint, boxes, of, arithmetic, order, spread=problem.stride)
 
 
+def no_gradient(algorithm: Algorithm) -> ValueError:
+    """The error for a filter gradient by Γ."""
+    return ValueError(
+        f"{algorithm} serves forward and backward data; for the filter gradient use "
+        "winograd, such as 'winograd:3x3:2x2', or direct"
+    )
+
+
 def backward_filter(
     x: np.ndarray,
     dy: np.ndarray,
@@ -144,10 +153,7 @@ def backward_filter(
     and backward-data algorithm.
     """
     if algorithm.kind == "gamma":
-        raise ValueError(
-            f"{algorithm} serves forward and backward data; for the filter gradient use "
-            "winograd, such as 'winograd:3x3:2x2', or direct"
-        )
+        raise no_gradient(algorithm)
     if algorithm.kind == "winograd" and not problem.unit:
         regions(problem, algorithm)
     arithmetic = arithmetic.of_data(x, dy)

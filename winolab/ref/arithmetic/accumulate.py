@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from winolab.arguments.values import whole
+from winolab.arguments.words import plural
 from winolab.ref.arithmetic.eft import odd_add
 from winolab.ref.arithmetic.formats import EXPONENT_BITS, MODES, Format, nearest_name
 from winolab.ref.arithmetic.loops import compiled
@@ -86,8 +87,8 @@ class Accumulation:
             )
         if not 0 <= self.extra_bits <= 16 or (self.kind == "tensor_core" and self.block > 1 << 12):
             raise ValueError(
-                f"{self.extra_bits} extra bits, chunk {self.block}: expected 0 to 16 bits and a "
-                "tensor core chunk of at most 4096."
+                f"{plural(self.extra_bits, 'extra bit')}, chunk {self.block}: expected 0 to 16 "
+                "bits and a tensor core chunk of at most 4096."
             )
         if self.intervals and (
             self.kind != "tensor_core" or any(i < 1 or i % self.block for i in self.intervals)

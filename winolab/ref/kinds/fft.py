@@ -189,7 +189,9 @@ def predict(
     Raises ValueError for an arithmetic without a Fourier transform.
     """
     if not isinstance(run, Float) or run.transform.name not in ("fp32", "fp64"):
-        raise ValueError(f"{algorithm} transforms in FP32 or FP64, not in {run.name}")
+        raise ValueError(
+            f"{algorithm} transforms in FP32 or FP64, not in {run.name}; use fp32 or fp64"
+        )
     tiles, lengths = fft.windows(problem, algorithm, direction), fft.sizes(problem, algorithm)
     v = CONSTANT * run.transform.unit_roundoff**2
     transform = v * sum(s + max(0.0, s - 2) for s in map(math.log2, lengths))

@@ -88,7 +88,7 @@ def _blocks(problem: Problem, algorithm: Algorithm, direction: str) -> Iterator[
         outputs, taps = problem.filter, problem.output
         tiles = algorithm.tiles or (DIRECT,) * problem.ndim
         if algorithm.kind == "gamma":
-            raise ValueError(f"{algorithm} serves forward and backward data")
+            raise winograd.no_gradient(algorithm)
         if algorithm.kind == "winograd" and not problem.unit:
             winograd.regions(problem, algorithm)
         pairs = zip(outputs, taps, tiles, strict=True)

@@ -68,7 +68,7 @@ def predict(
     """The relative RMS error of its segments' sums, weighted by the positions that they sum, and
     of the compensated sum's rounding; no other metric."""
     if direction != "backward_filter":
-        raise ValueError(f"{algorithm} computes filter gradients only")
+        raise gradient.gradients_alone(direction)
     x, dy = (v if isinstance(v, Moments) else Moments.of(v) for v in (a, b))
     total = weight = overflow = uneven = 0.0
     for unit, segment, depth in _sums(problem, algorithm, run):
@@ -114,7 +114,7 @@ def usual(problem: Problem, direction: str) -> Iterator[Algorithm]:
 def work(problem: Problem, algorithm: Algorithm, direction: str) -> Work:
     """Its segments, fused: its memory is its buckets, which a compensated sum adds up."""
     if direction != "backward_filter":
-        raise ValueError(f"{algorithm} computes filter gradients only")
+        raise gradient.gradients_alone(direction)
     buckets = _buckets(problem, algorithm)
     return Work(tuple(_segments(problem, algorithm)), KAHAN * buckets, buckets)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from winolab.arguments.factors import split
 from winolab.arguments.values import whole
+from winolab.arguments.words import plural
 from winolab.kind import ShowsText
 from winolab.points import text_of, tile_of
 from winolab.ref.algebra.points import record_table
@@ -82,8 +83,8 @@ class Record(ShowsText):
 
     def __str__(self) -> str:
         return (
-            f"F({self.n},{self.r}) in {self.states} states, saving {self.saving:.2f}, gain "
-            f"{self.gain:.4g}: {self.points} ({self.found})"
+            f"F({self.n},{self.r}) in {plural(self.states, 'state')}, saving {self.saving:.2f}, "
+            f"gain {self.gain:.4g}: {self.points} ({self.found})"
         )
 
 

@@ -12,6 +12,7 @@ from typing import Self
 
 from winolab.algorithm import Algorithm, Tile, direct
 from winolab.arguments.epilogue import Epilogue
+from winolab.arguments.words import plural
 from winolab.gpu.families.depthwise import cost, launch
 from winolab.gpu.families.depthwise.config import Config, configs, slides, staged
 from winolab.gpu.families.depthwise.shape import Depthwise
@@ -68,10 +69,10 @@ class DepthwisePlan(Tiling, BasePlan):
                 f"{self.direction} x{p.x_shape} w{p.w_shape} stride {p.stride} padding {p.padding} "
                 f"dilation {p.dilation}",
                 f"kernel     {self.kernel} {self.precision}, nothing transformed",
-                f"block      {v.channels} channels × {v.slots} strips of {v.columns} columns × "
-                f"{self.rows} rows",
+                f"block      {v.channels} channels × {plural(v.slots, 'strip')} of "
+                f"{plural(v.columns, 'column')} × {plural(self.rows, 'row')}",
                 f"policies   {v}",
-                f"grid       {self.blocks} blocks of {v.threads} threads{shares}",
+                f"grid       {plural(self.blocks, 'block')} of {v.threads} threads{shares}",
                 f"memory     {size} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]

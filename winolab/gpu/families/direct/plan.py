@@ -14,6 +14,7 @@ from typing import Self
 
 from winolab.algorithm import Algorithm, Tile, direct
 from winolab.arguments.epilogue import Epilogue
+from winolab.arguments.words import plural
 from winolab.gpu.families.axes import counted
 from winolab.gpu.families.direct import launch
 from winolab.gpu.families.direct.config import (
@@ -88,11 +89,11 @@ class DirectPlan(Tiling, BasePlan):
             [
                 f"{self.direction} x{p.x_shape} w{p.w_shape}{strided} padding {p.padding}",
                 f"kernel     {self.kernel} {self.precision}, nothing transformed",
-                f"block      {v.bm} channels × {b.images} images × {b.height} × {b.width} outputs, "
-                f"{self.step_channels} channels a step{row}",
+                f"block      {v.bm} channels × {plural(b.images, 'image')} × {b.height} × "
+                f"{b.width} outputs, {plural(self.step_channels, 'channel')} a step{row}",
                 f"policies   {v}",
-                f"grid       {self.grid} blocks of {THREADS} threads, "
-                f"{self.work_tiles} work tiles of {self.steps} steps",
+                f"grid       {plural(self.grid, 'block')} of {THREADS} threads, "
+                f"{plural(self.work_tiles, 'work tile')} of {plural(self.steps, 'step')}",
                 f"memory     {v.shared_memory} B shared, {workspace} workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
@@ -217,7 +218,7 @@ class DirectFfmaPlan(FfmaTiling, BasePlan):
                 f"{p.dilation} padding {p.padding}",
                 f"kernel     {self.kernel} {self.precision} on FFMA units, nothing transformed",
                 f"policies   {self.config}",
-                f"grid       {self.grid} blocks of {FFMA_THREADS} threads",
+                f"grid       {plural(self.grid, 'block')} of {FFMA_THREADS} threads",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
         )
@@ -267,7 +268,7 @@ def plans(request: Request) -> Iterator[DirectPlan]:
     flat = flattened(c)
     config = request.config_of(Config)
     if config and not serves(config, c):
-        raise ValueError(f"direct products of {c.filter[2]} taps have no blocks {config}")
+        raise ValueError(f"direct products of {plural(c.filter[2], 'tap')} have no blocks {config}")
     offered = configs(row(c) if flat else c, device)
     for shape in (config,) if config else offered:
         yield _plan(request, c, shape, flat)

@@ -9,6 +9,7 @@ from typing import Self
 
 from winolab.algorithm import Algorithm, Tile, tiled
 from winolab.arguments.epilogue import Epilogue
+from winolab.arguments.words import plural
 from winolab.gpu.families.fused2d import launch
 from winolab.gpu.families.fused2d.config import KC, Config, configs, fitted, parts
 from winolab.gpu.families.fused2d.cost import seconds
@@ -75,8 +76,9 @@ class Fused2dPlan(Tiling, BasePlan):
                 f"{self.points}",
                 f"block      {v.bm} channels × {block}",
                 f"policies   {v}",
-                f"grid       {self.grid} blocks of {v.threads} threads, "
-                f"{self.work_tiles} work tiles in {self.split_k} parts of the sum",
+                f"grid       {plural(self.grid, 'block')} of {v.threads} threads, "
+                f"{plural(self.work_tiles, 'work tile')} in {plural(self.split_k, 'part')} of the "
+                "sum",
                 f"memory     {v.shared_memory} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from winolab.algorithm import Tile
+from winolab.arguments.words import plural
 from winolab.gpu.families.gamma.config import GammaConfig
 from winolab.gpu.families.gamma.plan import GammaTensorPlan
 from winolab.gpu.families.gamma.tiles import Widths, tiles, widths_of
@@ -58,7 +59,7 @@ def some(plans: Iterable[P], c: Correlation, request: Request) -> list[P]:
     if not found:
         what = request.config or request.algorithm
         raise ValueError(
-            f"{what} does not fit a filter {c.filter[1]} high, {c.channels} channels and "
-            f"{c.out_channels} output channels on {request.device.name}"
+            f"{what} does not fit a filter {c.filter[1]} high, {plural(c.channels, 'channel')} "
+            f"and {plural(c.out_channels, 'output channel')} on {request.device.name}"
         )
     return found

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Self
 
 from winolab.arguments.epilogue import Epilogue
+from winolab.arguments.words import plural
 from winolab.gpu.families.gamma import filter
 from winolab.gpu.families.gamma.config import KC
 from winolab.gpu.families.gamma.launch import Launches
@@ -89,12 +90,13 @@ class GammaTensorPlan(Tiling, BasePlan, ABC):
             [
                 f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
                 f"kernel     {self.kernel} {self.precision}, points {self.points}",
-                f"block      {self.block} channels × {v.rows} rows × {v.columns(self.tile)} tiles, "
-                f"{KC} channels a stage; {self.tiles_width} tiles a row of outputs",
+                f"block      {self.block} channels × {plural(v.rows, 'row')} × "
+                f"{plural(v.columns(self.tile), 'tile')}, {KC} channels a stage; "
+                f"{plural(self.tiles_width, 'tile')} a row of outputs",
                 *self.notes,
                 f"policies   {v}",
-                f"grid       {self.grid} blocks of {self.threads} threads, "
-                f"{self.work_tiles} work tiles",
+                f"grid       {plural(self.grid, 'block')} of {self.threads} threads, "
+                f"{plural(self.work_tiles, 'work tile')}",
                 f"memory     {shared} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]

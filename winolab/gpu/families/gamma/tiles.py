@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from winolab.algorithm import Algorithm, Tile
+from winolab.arguments.words import plural
 from winolab.gpu.planner.correlation import Correlation, unserved
 from winolab.gpu.planner.ranking import MOST_STATES
 from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
@@ -59,7 +60,7 @@ def tiles(
         raise ValueError(f"Γ in {precision} has tiles without options, not {algorithm}{other}")
     (tile,) = algorithm.tiles
     if width % tile.r:
-        raise ValueError(f"{algorithm} has {tile.r} taps; the filter is {width} wide")
+        raise ValueError(f"{algorithm} has {plural(tile.r, 'tap')}; the filter is {width} wide")
     if tile.r not in widths.get(tile.alpha, ()) or not tile.minimal:
         known = ", ".join(f"{a} with {r[0]} to {r[-1]} taps" for a, r in sorted(widths.items()))
         raise ValueError(f"{algorithm}: Γ in {precision} has alpha {known}, n + r - 1 states")

@@ -13,6 +13,7 @@ from typing import Self
 
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.arguments.epilogue import Epilogue
+from winolab.arguments.words import plural
 from winolab.device import Device
 from winolab.gpu.codegen.emit import apart, named
 from winolab.gpu.families.clusters import clusters
@@ -60,11 +61,11 @@ class GammaFfmaPlan(Tiling, BasePlan):
             [
                 f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
                 f"kernel     {self.kernel} fp32, points {self.points}",
-                f"block      {v.bm} channels × {v.rows} rows × {v.bt // v.rows} tiles, "
-                f"{v.kc} channels a stage",
+                f"block      {v.bm} channels × {plural(v.rows, 'row')} × "
+                f"{plural(v.bt // v.rows, 'tile')}, {v.kc} channels a stage",
                 f"policies   {v}",
-                f"grid       {self.grid} blocks of {v.threads} threads, "
-                f"{self.work_tiles} work tiles, "
+                f"grid       {plural(self.grid, 'block')} of {v.threads} threads, "
+                f"{plural(self.work_tiles, 'work tile')}, "
                 f"{self.whole} of them whole",
                 f"memory     {shared} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
@@ -271,9 +272,10 @@ def _launches(plan: GammaFfmaPlan) -> bool:
 
 def _too_many(correlation: Correlation) -> ValueError:
     return ValueError(
-        f"a filter of {math.prod(correlation.filter)} taps and {correlation.channels} channels "
-        f"takes more blocks than CUDA launches, {MOST_BLOCKS} for taps and as many for every "
-        f"{FILTER_BLOCK} channels: cut the filter, and add up the results"
+        f"a filter of {plural(math.prod(correlation.filter), 'tap')} and "
+        f"{plural(correlation.channels, 'channel')} takes more blocks than CUDA launches, "
+        f"{MOST_BLOCKS} for taps and as many for every {FILTER_BLOCK} channels: cut the filter, "
+        "and add up the results"
     )
 
 
@@ -310,7 +312,7 @@ def _tiles(correlation: Correlation, algorithm: Algorithm | None) -> tuple[Tile,
         alphas = ", ".join(map(str, sorted(known)))
         raise ValueError(f"{algorithm}: the CUDA kernels have alpha {alphas}")
     if width % tile.r:
-        raise ValueError(f"{algorithm} has {tile.r} taps; the filter is {width} wide")
+        raise ValueError(f"{algorithm} has {plural(tile.r, 'tap')}; the filter is {width} wide")
     return (tile,)
 
 

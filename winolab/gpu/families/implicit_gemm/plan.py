@@ -14,6 +14,7 @@ from typing import Self
 
 from winolab.algorithm import Algorithm, Problem, Tile, direct
 from winolab.arguments.epilogue import Epilogue
+from winolab.arguments.words import plural
 from winolab.gpu.families import wgrad
 from winolab.gpu.families.axes import counted
 from winolab.gpu.families.implicit_gemm import cost, launch
@@ -77,7 +78,7 @@ class ImplicitGemmPlan(Tiling, BasePlan):
     def __str__(self) -> str:
         p, v = self.problem, self.config
         groups = f", {self.merged} groups a block" if self.merged > 1 else ""
-        segments = f" in {self.segments} segments" if self.gradient else ""
+        segments = f" in {plural(self.segments, 'segment')}" if self.gradient else ""
         return "\n".join(
             [
                 f"{self.direction} x{p.x_shape} w{p.w_shape} stride {p.stride} dilation "
@@ -85,7 +86,7 @@ class ImplicitGemmPlan(Tiling, BasePlan):
                 f"kernel     {self.kernel} {self.precision}, nothing transformed",
                 f"block      {v.bm} × {v.bn} results, {v.bk} deep a step{groups}",
                 f"policies   {v}",
-                f"grid       {self.grid} blocks of {v.threads} threads{segments}",
+                f"grid       {plural(self.grid, 'block')} of {v.threads} threads{segments}",
                 f"memory     {self._shared_memory} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
@@ -173,7 +174,8 @@ def plans(request: Request) -> Iterator[ImplicitGemmPlan]:
         offered += [replace(v, fill=1) for v in offered]
     for shape in offered:
         if shape.fill and not fillable(c):
-            raise ValueError(f"an implicit GEMM does not fill up {c.channels} channels: {shape}")
+            channels = plural(c.channels, "channel")
+            raise ValueError(f"an implicit GEMM does not fill up {channels}: {shape}")
         made = replace(found, config=shape)
         if shape.producers and not on_wgmma(device, size, made.vectors):
             if not config:

@@ -13,6 +13,7 @@ from itertools import product
 from typing import Self
 
 from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.arguments.words import agreeing, plural
 from winolab.gpu.families.nested import launch
 from winolab.gpu.families.nested.config import KC, ROW_BYTES, STEP, Config, configs
 from winolab.gpu.families.nested.cost import seconds
@@ -76,12 +77,13 @@ class NestedPlan(Tiling, BasePlan):
             [
                 f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
                 f"kernel     {self.kernel} {self.precision}, points {self.points}, "
-                f"{math.prod(self.pieces)} pieces of the filter",
-                f"block      {self.config.bm} channels × {b.images} images × {b.height} × "
-                f"{b.width} tiles, {KC[self.precision]} channels a stage",
+                f"{plural(math.prod(self.pieces), 'piece')} of the filter",
+                f"block      {self.config.bm} channels × {plural(b.images, 'image')} × "
+                f"{b.height} × {b.width} tiles, {KC[self.precision]} channels a stage",
                 f"policies   {self.config}",
-                f"batches    {len(self.batches)} of {self.images} images, "
-                f"{self.work_tiles(self.images)} work tiles of {self.mean_steps:.4g} stages",
+                f"batches    {len(self.batches)} of {plural(self.images, 'image')}, "
+                f"{plural(self.work_tiles(self.images), 'work tile')} of "
+                f"{self.mean_steps:.4g} {agreeing(self.mean_steps, 'stage', 'stages')}",
                 f"memory     {self.config.shared_memory} B shared, {self.workspace} B workspace: "
                 f"{transformed}",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
@@ -227,7 +229,9 @@ def _named(algorithm: Algorithm, problem: Problem, c: Correlation) -> Pair:
     for tile, taps in zip((first, second), c.filter[1:], strict=True):
         if not fits(tile, taps) or (deep(c) and tile.r != taps):
             known = ", ".join(map(str, serving(taps)))
-            raise ValueError(f"{algorithm}: no CUDA kernel has {tile} for {taps} taps, but {known}")
+            raise ValueError(
+                f"{algorithm}: no CUDA kernel has {tile} for {plural(taps, 'tap')}, but {known}"
+            )
     return first, second
 
 

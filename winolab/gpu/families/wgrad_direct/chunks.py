@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from winolab.arguments.words import plural
 from winolab.device import H100, Device
 from winolab.gpu.families.wgrad import NEAR_FASTEST, Gradient
 from winolab.gpu.families.wgrad_direct.config import KC, PRODUCERS, DirectConfig
@@ -296,10 +297,10 @@ def told(found: Columns, shares: Shares) -> list[str]:
     if found.chunks > 1:
         rows += f" in {found.chunks} chunks of {found.pitch} columns"
     first = ", the longest first" if shares.order else ""
-    lines = [f"{shares.alone} work tiles by a block each{first}"] if shares.alone else []
+    lines = [f"{plural(shares.alone, 'work tile')} by a block each{first}"] if shares.alone else []
     if shares.shared:
         equal = f", {shares.splits} each" if shares.splits else ""
-        lines.append(f"{shares.shared} shared by {shares.sharing} blocks{equal}")
+        lines.append(f"{shares.shared} shared by {plural(shares.sharing, 'block')}{equal}")
     return [
         f"positions  {rows}",
         f"grid       {', '.join(lines)}",

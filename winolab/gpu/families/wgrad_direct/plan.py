@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from winolab.algorithm import Tile
+from winolab.arguments.words import plural
 from winolab.gpu.families.wgrad import (
     Gradient,
     choose,
@@ -91,7 +92,7 @@ class DirectGradient(Tiling, BasePlan):
             [
                 f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
                 f"kernel     {self.kernel} {self.precision}, nothing transformed",
-                f"block      {v.bo} × {v.bi} channels of {v.n} taps, {stage}",
+                f"block      {v.bo} × {v.bi} channels of {plural(v.n, 'tap')}, {stage}",
                 f"policies   {v}",
                 *grid,
                 f"memory     {v.shared_memory} B shared, {workspace} B workspace",
@@ -163,7 +164,8 @@ class WgradNarrowPlan(NarrowTiling, DirectGradient):
 
     def __str__(self) -> str:
         stage = f"{self.config.kc} positions a stage"
-        grid = [f"grid       {self.blocks} blocks in each of {self.segments} segments"]
+        blocks, segments = plural(self.blocks, "block"), plural(self.segments, "segment")
+        grid = [f"grid       {blocks} in each of {segments}"]
         return self.told(stage, grid, self.workspace, self.predicted)
 
     def source(self) -> str:

@@ -13,6 +13,7 @@ from dataclasses import astuple, dataclass, replace
 from operator import methodcaller
 
 from winolab.algorithm import Tile
+from winolab.arguments.words import plural
 from winolab.gpu.families.stages import as_fit
 from winolab.gpu.families.wgrad import (
     POSITIONS,
@@ -73,8 +74,8 @@ class WgradFfmaPlan(Tiling, BasePlan):
                 f"kernel     {self.kernel} fp32, points {self.points}",
                 f"block      {v.bi} × {v.bo} input × output channels, {v.kc} units a stage",
                 f"policies   {v}",
-                f"grid       {self.grid} blocks of {THREADS} threads, {work_tiles} work tiles in "
-                f"{self.segments} segments",
+                f"grid       {plural(self.grid, 'block')} of {THREADS} threads, "
+                f"{plural(work_tiles, 'work tile')} in {plural(self.segments, 'segment')}",
                 f"memory     {shared} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]

@@ -11,6 +11,7 @@ from dataclasses import astuple, dataclass, replace
 from operator import methodcaller
 
 from winolab.algorithm import FUSED, FUSED_FP16, Algorithm, Tile
+from winolab.arguments.words import plural
 from winolab.gpu.codegen.emit import apart
 from winolab.gpu.families.stages import as_fit
 from winolab.gpu.families.wgrad import Gradient, choose, tiles
@@ -75,8 +76,8 @@ class WgradMmaPlan(Tiling, BasePlan):
                 f"kernel     {self.kernel} {self.precision}, fused, points {self.points}",
                 f"block      {v.bi} × {v.bo} input × output channels, {v.kc} units a stage",
                 f"policies   {v}",
-                f"grid       {self.grid} blocks of {v.threads} threads, {work_tiles} work tiles in "
-                f"{self.segments} segments",
+                f"grid       {plural(self.grid, 'block')} of {v.threads} threads, "
+                f"{plural(work_tiles, 'work tile')} in {plural(self.segments, 'segment')}",
                 f"memory     {v.shared_memory(self.tile.alpha)} B shared, {self.workspace} B "
                 "workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",

@@ -10,6 +10,7 @@ from itertools import product
 from math import prod
 
 from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.arguments.words import plural
 from winolab.gpu.families.wgrad import Gradient, admitted, narrow_rows, of_this_gpu
 from winolab.gpu.families.wgrad_winograd import cost, launch
 from winolab.gpu.families.wgrad_winograd.config import CONFIGS, MMA_CONFIGS, Config
@@ -88,9 +89,10 @@ class WgradWinogradPlan(Tiling, BasePlan):
                 f"kernel     {self.kernel} {self.precision}, points {self.points}",
                 f"block      {v.bm} × {v.bn} channels of one state, {v.ks} positions a stage",
                 f"policies   {v}",
-                f"chunks     {len(self.chunks)} of {chunk.images} images × {chunk.rows} rows, "
-                f"images by {self.batch}",
-                f"segments   {self.segments}, {-(-self.taps // self.slice)} slices of taps",
+                f"chunks     {len(self.chunks)} of {plural(chunk.images, 'image')} × "
+                f"{plural(chunk.rows, 'row')}, images by {self.batch}",
+                f"segments   {self.segments}, {plural(-(-self.taps // self.slice), 'slice')} of "
+                "taps",
                 f"memory     {v.shared_memory(self.parts)} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
@@ -197,7 +199,9 @@ def _tiles(problem: Problem, algorithm: Algorithm | None) -> Iterator[Tile]:
         if tile.alpha > 16:
             raise ValueError(f"{algorithm}: the CUDA kernels have alpha up to 16")
         if width % tile.n:
-            raise ValueError(f"{algorithm} computes {tile.n} taps; the filter is {width} wide")
+            raise ValueError(
+                f"{algorithm} computes {plural(tile.n, 'tap')}; the filter is {width} wide"
+            )
         yield tile
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from winolab.algorithm import Algorithm, Dwm, Problem, Tile, parse_algorithm
+from winolab.arguments.words import plural
 from winolab.problem import NAMES
 from winolab.ref.algorithms.dwm.choose import USUAL, choose, sizes
 from winolab.ref.algorithms.dwm.cuts import (
@@ -69,8 +70,8 @@ def resolved(
     tiles = algorithm.tiles * (problem.ndim if len(algorithm.tiles) == 1 else 1)
     if len(tiles) != problem.ndim:
         raise ValueError(
-            f"{algorithm} has {len(tiles)} dimensions; the problem has {problem.ndim}: give one "
-            f"piece and tile, or {problem.ndim}"
+            f"{algorithm} has {plural(len(tiles), 'dimension')}; the problem has {problem.ndim}: "
+            f"give one piece and tile, or {problem.ndim}"
         )
     return replace(algorithm, tiles=tiles)
 

@@ -103,20 +103,22 @@ def backward_filter(
     return dw
 
 
+def gradients_alone(direction: str) -> ValueError:
+    """The error for another direction than the filter gradient."""
+    return ValueError(
+        f"omega and winrs compute filter gradients only; for {direction.replace('_', ' ')} use "
+        "gamma, such as 'gamma:8:6:3', winograd, dwm or direct"
+    )
+
+
 def forward(*_) -> np.ndarray:
     """Refused: WinRS computes filter gradients. Raises ValueError."""
-    raise ValueError(
-        "omega and winrs compute filter gradients only; for forward use gamma, such as "
-        "'gamma:8:6:3', winograd, dwm or direct"
-    )
+    raise gradients_alone("forward")
 
 
 def backward_data(*_) -> np.ndarray:
     """Refused: WinRS computes filter gradients. Raises ValueError."""
-    raise ValueError(
-        "omega and winrs compute filter gradients only; for backward data use gamma, such as "
-        "'gamma:8:6:3', winograd, dwm or direct"
-    )
+    raise gradients_alone("backward_data")
 
 
 def run(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from winolab.algorithm import Omega, Tile
+from winolab.arguments.words import plural
 from winolab.device import Device
 from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.algorithms.winograd import programs_of
@@ -159,7 +160,8 @@ def pair(
     if best is None:
         names = ", ".join(map(str, choice))
         raise ValueError(
-            f"no pair of {names} covers {width} elements of dy; use direct, or winrs to choose"
+            f"no pair of {names} covers {plural(width, 'element')} of dy; use direct, or winrs to "
+            "choose"
         )
     return best
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from winolab.algorithm import Algorithm, Problem, winrs
 from winolab.arguments.values import whole
+from winolab.arguments.words import plural
 from winolab.device import Device, datasheet
 from winolab.kind import ShowsText
 from winolab.points import check_served, text_of
@@ -161,8 +162,8 @@ def _pair(problem, choice, kernel, precision, device) -> Pair:
     if kernel is not None:
         if taps % kernel.tile.n:
             raise ValueError(
-                f"{kernel} computes {kernel.tile.n} taps; the filter has {taps}: its width must be "
-                f"a multiple of {kernel.tile.n}; use winrs, dwm or direct"
+                f"{kernel} computes {plural(kernel.tile.n, 'tap')}; the filter has {taps}: its "
+                f"width must be a multiple of {kernel.tile.n}; use winrs, dwm or direct"
             )
         return pair(width, (kernel,), choice, device)
     if taps > 1 and all(k.tile.n == 1 for k in choice):
