@@ -130,7 +130,7 @@ class Kind:
 
 def _forward(c: Measured, tile: tuple[int, int, int]) -> Parts:
     asked = Request(c.layer.problem, FORWARD, c.device, named_gamma(*tile), "fp32_ffma")
-    plans = (p for p in gamma_ffma.plans(asked) if isinstance(p, gamma_ffma.GammaFfmaPlan))
+    plans = gamma_ffma.own_plans(asked)
     time = gamma_ffma_cost.spent(min(plans, key=lambda p: p.predicted))
     both = time.pop("launch") + time.pop("filter")
     return {**time, "launch and filter": both}

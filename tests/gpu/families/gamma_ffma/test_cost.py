@@ -10,7 +10,7 @@ from winolab.algorithm import parse_algorithm
 from winolab.bench.layers import parse_layer
 from winolab.device import H100, datasheet
 from winolab.gpu.families.gamma_ffma.cost import spent
-from winolab.gpu.families.gamma_ffma.plan import GammaFfmaPlan, plans
+from winolab.gpu.families.gamma_ffma.plan import GammaFfmaPlan, own_plans
 from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.request import Request
 
@@ -75,7 +75,7 @@ TWO_LEVEL = [
 def found(layer: str, name: str, device=H100) -> dict[str, GammaFfmaPlan]:
     problem = parse_layer(layer).problem
     asked = Request(problem, "forward", device, parse_algorithm(name), "fp32_ffma")
-    return {str(plan.config): plan for plan in plans(asked) if isinstance(plan, GammaFfmaPlan)}
+    return {str(plan.config): plan for plan in own_plans(asked)}
 
 
 @pytest.mark.parametrize(("case", "shape", "others"), FASTER, ids=[case[0][0] for case in FASTER])

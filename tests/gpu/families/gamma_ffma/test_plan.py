@@ -12,7 +12,7 @@ from winolab.algorithm import Algorithm, Problem, Tile, gamma, parse_algorithm
 from winolab.bench.layers import parse_layer
 from winolab.device import H100
 from winolab.gpu.families.gamma_ffma.config import CONFIGS, ROWS, Config, fitted
-from winolab.gpu.families.gamma_ffma.plan import GammaFfmaPlan, plans
+from winolab.gpu.families.gamma_ffma.plan import GammaFfmaPlan, SegmentedPlan, own_plans, plans
 from winolab.gpu.families.gamma_ffma.source import source
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.request import Request
@@ -26,8 +26,34 @@ def best(
     problem: Problem, direction="forward", algorithm: Algorithm | None = None, aligned=True
 ) -> GammaFfmaPlan:
     asked = Request(problem, direction, H100, algorithm, "fp32", aligned=aligned)
-    found = (p for p in plans(asked) if isinstance(p, GammaFfmaPlan))
-    return min(found, key=lambda p: p.predicted)
+    return min(own_plans(asked), key=lambda p: p.predicted)
+
+
+@pytest.mark.parametrize("name", ["gamma:8:6:3", "direct", None])
+def test_block_shapes_of_our_own_are_what_an_unpublished_name_runs(name: str | None) -> None:
+    problem = Problem.of((2, 12, 21, 16), (64, 3, 3, 16), padding=1)
+    asked = Request(problem, "forward", H100, name and parse_algorithm(name), "fp32")
+    assert list(plans(asked)) == list(own_plans(asked))
+
+
+@pytest.mark.parametrize("variant", ["ruse+fused", "ruse+fused+segments"])
+def test_a_published_kernel_is_the_only_plan_of_its_name(variant: str) -> None:
+    """No block shape of ours stands beside the paper's."""
+    problem = Problem.of((2, 12, 21, 16), (64, 3, 3, 16), padding=1)
+    named = parse_algorithm(f"gamma:8:6:3;variant={variant}")
+    (found,) = plans(Request(problem, "forward", H100, named, "fp32"))
+    assert isinstance(found, SegmentedPlan if "segments" in variant else GammaFfmaPlan)
+    unnamed = own_plans(Request(problem, "forward", H100, gamma(8, 6, 3), "fp32"))
+    assert found.config.overlap
+    assert not any(p.config.overlap or p.config.fused for p in unnamed)
+
+
+@pytest.mark.parametrize("offer", [plans, own_plans])
+def test_devices_without_the_kernels_are_refused(offer) -> None:
+    device = replace(H100, compute_capability=(7, 5))
+    asked = Request(Problem.of((1, 8, 8, 8), (8, 3, 3, 8)), "forward", device, None, "fp32")
+    with pytest.raises(ValueError, match=r"the kernels need 8\.0 or later"):
+        next(iter(offer(asked)))
 
 
 @pytest.mark.parametrize("alpha", CONFIGS)
@@ -139,7 +165,7 @@ def test_long_filters_run_in_tiles_that_take_fewer_blocks() -> None:
     for taps, pieces in ((65_535, {1, 3, 5}), (65_538, {2, 3, 6})):  # 65538 do not run directly
         problem = Problem.of((1, 70_000, 8), (8, taps, 8))
         asked = Request(problem, "forward", H100, None, "fp32")
-        found = [p for p in plans(asked) if isinstance(p, GammaFfmaPlan)]
+        found = list(own_plans(asked))
         assert {p.tile.r for p in found} == pieces
         assert all(max(p.filter_grid[1:]) <= 65_535 for p in found)
 

@@ -12,7 +12,7 @@ from tests.gpu.families.wgrad_mma.operands import operands
 from tests.gpu.guarded import MEAN, limits
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import datasheet
-from winolab.gpu.families.wgrad_mma.plan import WgradMmaPlan, plans
+from winolab.gpu.families.wgrad_mma.plan import WgradMmaPlan, flat_plans
 from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms import convolution
 
@@ -30,7 +30,7 @@ def asked(text: str, precision: str, gpu: str, problem: Problem, **options) -> l
     named, device = parse_algorithm(f"omega:{text}"), datasheet(gpu)
     options = {"out_dtype": "float32", **options}
     request = Request(problem, "backward_filter", device, named, precision, **options)
-    return [p for p in plans(request) if isinstance(p, WgradMmaPlan)]
+    return list(flat_plans(request))
 
 
 def check(p: WgradMmaPlan, dtype: str = "float32", rounding: float = 0.0) -> None:

@@ -8,7 +8,7 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import REGISTERS, datasheet
 from winolab.gpu.families.wgrad_ffma.plan import plans as ffma_plans
 from winolab.gpu.families.wgrad_mma.config import CONFIGS, FP16_SUMS, Config
-from winolab.gpu.families.wgrad_mma.plan import PAPER, WgradMmaPlan, plans
+from winolab.gpu.families.wgrad_mma.plan import PAPER, WgradMmaPlan, WinrsMmaPlan, flat_plans, plans
 from winolab.gpu.families.wgrad_winograd.plan import WgradWinogradPlan
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
@@ -30,6 +30,14 @@ def test_a_variant_names_the_kernel(text) -> None:
     assert p.config.sums == (16 if text.endswith("fp16") else 32)
     with pytest.raises(ValueError, match="unknown variant 'fussed'; expected 'fused'"):
         parse_algorithm("omega:8:3:6;variant=fussed")
+
+
+@pytest.mark.parametrize("text", ["omega:8:3:6;variant=fused", ""])
+def test_segments_of_the_flat_sum_are_what_runs_unless_winrs_is_named(text: str) -> None:
+    asked = request(text)
+    assert list(plans(asked)) == list(flat_plans(asked))
+    (found,) = plans(request("winrs"))
+    assert isinstance(found, WinrsMmaPlan)
 
 
 def test_ffma_kernels_are_fused_too_and_have_no_sums_in_fp16() -> None:

@@ -243,15 +243,20 @@ class SegmentedPlan(BasePlan):
 
 
 def plans(request: Request) -> Iterator[GammaFfmaPlan | SegmentedPlan]:
-    """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
-    algorithm, device = request.algorithm, request.device
-    if device.compute_capability < ARCHITECTURE:
-        raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
-    correlation = Correlation.of(request.problem, request.direction)
-    tiles = _tiles(correlation, algorithm)
-    if named := Published.of(algorithm):
+    """A kernel of the paper's where the algorithm names one, else ``own_plans``.
+
+    Raises ValueError where none can run, and says why."""
+    if named := Published.of(request.algorithm):
+        correlation, tiles = _asked(request)
         yield _published(request, correlation, tiles[0], named)
         return
+    yield from own_plans(request)
+
+
+def own_plans(request: Request) -> Iterator[GammaFfmaPlan]:
+    """Every tile and block shape of our own that can run. Raises ValueError where none can."""
+    algorithm, device = request.algorithm, request.device
+    correlation, tiles = _asked(request)
     shapes = [(tile, shape) for tile in tiles for shape in configs(tile, correlation, request)]
     if not shapes:
         raise ValueError(
@@ -263,6 +268,14 @@ def plans(request: Request) -> Iterator[GammaFfmaPlan | SegmentedPlan]:
     if not found:
         raise _too_many(correlation)
     yield from found
+
+
+def _asked(request: Request) -> tuple[Correlation, tuple[Tile, ...]]:
+    """What is computed and by which tiles, on a device that has the kernels."""
+    if request.device.compute_capability < ARCHITECTURE:
+        raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
+    correlation = Correlation.of(request.problem, request.direction)
+    return correlation, _tiles(correlation, request.algorithm)
 
 
 def _launches(plan: GammaFfmaPlan) -> bool:

@@ -142,24 +142,32 @@ class WinrsMmaPlan(PairPlan):
 
 
 def plans(request: Request) -> Iterator[WgradMmaPlan | WinrsMmaPlan]:
-    """WinRS's plan where that is named, else every tile and block shape that can run.
+    """WinRS's plan where that is named, else ``flat_plans``. Raises ValueError where none can run,
+    and says why."""
+    if request.algorithm and request.algorithm.kind == "winrs":
+        yield _winrs(request, _gradient(request))
+    else:
+        yield from flat_plans(request)
 
-    Raises ValueError where none can, and says why."""
-    device, algorithm = request.device, request.algorithm
-    if device.compute_capability < ARCHITECTURE:
-        raise request.unfit("the Tensor Core kernels need {}.{} or later".format(*ARCHITECTURE))
+
+def flat_plans(request: Request) -> Iterator[WgradMmaPlan]:
+    """Every tile and block shape that can run, in segments that are ranges of the flat sum."""
+    device, algorithm, g = request.device, request.algorithm, _gradient(request)
     if algorithm and algorithm.kind == "direct":
         raise ValueError("fused omega transforms; direct products have kernels of their own")
-    g = Gradient.of(request.problem)
-    if algorithm and algorithm.kind == "winrs":
-        yield _winrs(request, g)
-        return
     named = algorithm is not None and algorithm.kind == "omega"
     for tile in tiles(g, algorithm, NAMED if named else PAPER, (FUSED, FUSED_FP16)):
         for shape in _shapes(request, tile, algorithm):
             size = methodcaller("shared_memory", tile.alpha)
             if shape := as_fit(shape, size, device.shared_memory):
                 yield from _plans(request, g, tile, shape)
+
+
+def _gradient(request: Request) -> Gradient:
+    """What is computed, on a device that has the kernels."""
+    if request.device.compute_capability < ARCHITECTURE:
+        raise request.unfit("the Tensor Core kernels need {}.{} or later".format(*ARCHITECTURE))
+    return Gradient.of(request.problem)
 
 
 def _winrs(request: Request, g: Gradient) -> WinrsMmaPlan:
