@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
@@ -22,6 +23,7 @@ import typer
 
 import winolab
 from experiments.harness.facts import ROOT
+from experiments.harness.pytorch import tf32
 from winolab.cli import bench
 from winolab.gpu import driver
 from winolab.gpu.runtime.call import GRAPHS
@@ -103,7 +105,9 @@ def rows() -> Iterator[Row]:
             out["ys"] = cycle([empty(a) for _ in range(RESULTS_IN_TURN)])
             for name, call in ways(a, b, c, out, precision).items():
                 calls[name + layer, library] = call
-    for (name, library), cost in seconds(calls, cp.cuda.runtime.deviceSynchronize).items():
+    with tf32(True) if torch else nullcontext():
+        costs = seconds(calls, cp.cuda.runtime.deviceSynchronize)
+    for (name, library), cost in costs.items():
         method = "torch" if name.startswith("conv2d") else "winolab"
         yield {"call": name, "arrays": library, "method": method, "host_us": cost * 1e6}
     for layer, arrays in drawn.items():
@@ -133,7 +137,6 @@ def _graphs(layer: str, precision: str, x: Any, w: Any, dy: Any) -> Iterator[Row
 
 def _framework(torch: Any, x: Any, w: Any, precision: str) -> dict[str, Callable[[], Any]]:
     """PyTorch's convolution and this package's operator, without and with a place in its graph."""
-    torch.backends.cudnn.benchmark = True
     ours = importlib.import_module("winolab.torch")
     a, b = (t.movedim(-1, 1) for t in (x, w))
     c = b.detach().clone().requires_grad_()

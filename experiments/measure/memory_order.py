@@ -25,6 +25,7 @@ from typing import Annotated, Any
 import typer
 
 import winolab
+from experiments.harness.pytorch import tf32
 from experiments.measure.layers import RESULTS, Row
 from experiments.measure.throughput import stored
 from winolab.bench.timing import FLUSH, interleave
@@ -71,7 +72,8 @@ def main(
     if not summary:
         bench.ready()
         machine = bench.context()
-        found = [{**machine, **row} for step in steps.split(",") for row in STEPS[step]()]
+        with tf32(False):
+            found = [{**machine, **row} for step in steps.split(",") for row in STEPS[step]()]
         rows = [row for row in rows if row["step"] not in steps.split(",")] + found
         rewrite(output, rows)
     print("\n".join(summarized(rows)))
@@ -200,8 +202,6 @@ STEPS = {"copies": copies, "calls": calls, "epilogues": epilogues}
 def _torch() -> Any:
     import torch  # pyright: ignore[reportMissingImports]
 
-    torch.backends.cudnn.benchmark = True
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     return torch
 
 

@@ -21,7 +21,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from itertools import product
@@ -34,6 +34,7 @@ from torch import Tensor, nn
 
 import winolab.torch
 from experiments.harness.facts import ROOT
+from experiments.harness.pytorch import tf32
 from experiments.measure.networks import UNet, VideoDecoder
 from experiments.networks import others
 from experiments.networks.backbones import resnet, vgg
@@ -144,21 +145,6 @@ class Step:
             self.scaler.scale(self.loss()[1]).backward()
             self.scaler.step(self.optimizer)
             self.scaler.update()
-
-
-@contextmanager
-def tf32(allowed: bool) -> Iterator[None]:
-    """TF32 products allowed or not, as before at the end."""
-    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
-    before = matmul.allow_tf32
-    # PyTorch's own tests freeze cuDNN's flags but in this context.
-    how = {"enabled": cudnn.enabled, "deterministic": cudnn.deterministic}
-    with cudnn.flags(benchmark=True, allow_tf32=allowed, **how):
-        matmul.allow_tf32 = allowed
-        try:
-            yield
-        finally:
-            matmul.allow_tf32 = before
 
 
 def deviations(step: Step, exact: Step) -> dict[str, float]:

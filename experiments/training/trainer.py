@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import winolab.torch
+from experiments.harness.pytorch import tf32
 from experiments.networks.backbones import trained
-from experiments.networks.end_to_end import tf32
 from experiments.training.images import ABOUT, NOISE, Textures
 from experiments.training.tiles import tiled
 
