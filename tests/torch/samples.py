@@ -78,6 +78,12 @@ def exact_and_bound(name: str, input: Any, weight: Any, *rest: Any, **how: Any) 
     return exact, sums * (terms * u / (1 - terms * u)) * (1 + stored) + 2 * parts * stored * sums
 
 
+def relative_bound(name: str, *arguments: Any, **how: Any) -> float:
+    """The relative RMS error of a result whose every element is as far off as it may be."""
+    exact, bound = exact_and_bound(name, *arguments, **how)
+    return float(bound.detach().norm() / exact.detach().norm())
+
+
 def _wide(v: Any) -> Any:
     return v.to(torch.complex128 if v.is_complex() else torch.float64)
 
