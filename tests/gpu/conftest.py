@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import pytest
 
 from tests.gpu import hosted
+from tests.gpu.support.compiled import resources
 from tests.gpu.support.pretended import HostLaunch, Library, host_encoder
 from winolab import calls
 from winolab.device import H100
@@ -32,6 +34,12 @@ def pytest_collection_modifyitems(config, items) -> None:
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(scope="session")
+def compiled() -> Callable[..., dict[str, nvrtc.Resources]]:
+    """What the kernels of a source take, from the table or from NVRTC."""
+    return resources
 
 
 @pytest.fixture

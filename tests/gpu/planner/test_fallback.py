@@ -23,7 +23,7 @@ from winolab.gpu.params import View
 from winolab.gpu.planner.fallback import CorrelationWithFallback, PlanWithFallback, verify
 from winolab.gpu.planner.planner import plan as choose
 from winolab.gpu.planner.request import Request
-from winolab.gpu.runtime import loader, nvrtc
+from winolab.gpu.runtime import loader
 from winolab.ref.algorithms import convolution, winograd
 from winolab.ref.arithmetic.simulated import arithmetic
 
@@ -177,9 +177,9 @@ def test_flags_are_read_as_the_kernels_read_them() -> None:
             verify(flags)
 
 
-def test_both_units_compile_as_one() -> None:
+def test_both_units_compile_as_one(compiled) -> None:
     plan = _with_fallback(PROBLEM, "forward")
-    resources = nvrtc.compile_cubin(plan.source(), "sm_90a").resources
+    resources = compiled(plan.source())
     assert set(resources) == {"winolab_scan", *plan.shared()}
     assert {"winolab_gamma_ffma_filter_fallback", "winolab_gamma_ffma_fallback"} <= set(
         plan.shared()

@@ -26,11 +26,10 @@ CASES = [
 
 
 @pytest.mark.parametrize(("tile", "config"), CASES, ids=lambda v: str(v).replace(" ", "_"))
-def test_kernels_compile_without_spills(tile, config) -> None:
-    compiled = compile_cubin(source(tile, "best", config), architecture((9, 0)))
-    assert compiled.cubin.startswith(b"\x7fELF")
+def test_kernels_compile_without_spills(tile, config, compiled) -> None:
+    resources = compiled(source(tile, "best", config), architecture((9, 0)))
     for name in ("winolab_gamma_ffma", "winolab_gamma_ffma_filter"):
-        assert compiled.resources[name].spills == 0, (name, compiled.resources[name])
+        assert resources[name].spills == 0, (name, resources[name])
 
 
 # Every tile in the largest block, and every block in each of its ways of loading.
@@ -46,13 +45,20 @@ OMEGA_CASES = [
 
 
 @pytest.mark.parametrize(("tile", "config"), OMEGA_CASES, ids=lambda v: str(v).replace(" ", "_"))
-def test_filter_gradients_compile_without_spills(tile, config) -> None:
-    compiled = compile_cubin(wgrad_ffma_source(tile, "best", config), architecture((9, 0)))
-    resources = compiled.resources["winolab_wgrad_ffma"]
+def test_filter_gradients_compile_without_spills(tile, config, compiled) -> None:
+    source = wgrad_ffma_source(tile, "best", config)
+    resources = compiled(source, architecture((9, 0)))["winolab_wgrad_ffma"]
     assert resources.spills == 0, resources
     # What setmaxnreg hands out has to be allocated by the launch, or the warps wait for ever.
     asked = 256 * config.consumer_registers + 128 * config.producer_registers
     assert asked <= wgrad_ffma.THREADS * resources.registers
+
+
+def test_a_source_becomes_an_elf_file_and_what_its_kernels_take() -> None:
+    made = compile_cubin('extern "C" __global__ void one(float* x) { *x = 1; }', "sm_90a")
+    assert made.cubin.startswith(b"\x7fELF")
+    assert made.resources["one"].registers > 0
+    assert made.resources["one"].spills == made.resources["one"].stack == 0
 
 
 def test_a_refused_source_comes_with_the_compilers_log() -> None:

@@ -20,7 +20,6 @@ from tests.gpu.families.depthwise.cases import (
 )
 from winolab.gpu.families.depthwise.launch import PARAMS
 from winolab.gpu.families.depthwise.plan import DepthwisePlan
-from winolab.gpu.runtime import nvrtc
 from winolab.ref.algorithms import convolution
 
 Execute = Callable[[DepthwisePlan, np.ndarray, np.ndarray], np.ndarray]
@@ -111,9 +110,9 @@ def test_threads_in_another_order_compute_the_same_bits() -> None:
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_parameters_are_as_large_as_the_kernel_declares_them(direction: str) -> None:
+def test_parameters_are_as_large_as_the_kernel_declares_them(direction: str, compiled) -> None:
     p = offered(layer((1, 9, 9, 8), (3, 3)), direction, "fp32")[0]
     check = f"\nstatic_assert(sizeof(DepthwiseParams) == {PARAMS.size});"
-    found = nvrtc.compile_cubin(p.source() + check, "sm_90a").resources
+    found = compiled(p.source() + check)
     assert set(found) == set(p.shared())
     assert not any(kernel.spills for kernel in found.values())

@@ -20,7 +20,6 @@ from winolab.gpu.params import View
 from winolab.gpu.planner.fallback import StridedWithFallback
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import Request
-from winolab.gpu.runtime import nvrtc
 
 WIDE, ALONG = Config(128, 192, 2, 3), Config(128, 64, 2, 4, 1)
 UNIT = {
@@ -112,7 +111,7 @@ def test_strided_layers_in_fp32_are_served_everywhere() -> None:
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("along", [0, 1])
-def test_kernels_spill_nothing(direction: str, along: int) -> None:
+def test_kernels_spill_nothing(direction: str, along: int, compiled) -> None:
     p = planned("3x3 stride 2", direction, SPLIT_BLOCKS[5 * along])
     (other,) = ffma_plans(Request(p.problem, direction, H100))
     view, w = View(0, (16,) * 4), View(0, (16,) * 5)
@@ -124,5 +123,5 @@ def test_kernels_spill_nothing(direction: str, along: int) -> None:
         (other.source(), f"sizeof(DirectFfmaParams) == {size}"),
     ):
         check = f"\nstatic_assert({check});"
-        found = nvrtc.compile_cubin(source + check, "sm_90a").resources
+        found = compiled(source + check)
         assert not any(kernel.spills for kernel in found.values())

@@ -18,7 +18,6 @@ from winolab.gpu.families.direct.config import Config, serves
 from winolab.gpu.families.direct.plan import DirectPlan
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import Correlation
-from winolab.gpu.runtime import nvrtc
 from winolab.ref.algorithms import convolution
 
 # Without and with a copy for a filter row, split-K, wide results; blocks of 128 and 256 positions.
@@ -124,8 +123,8 @@ def test_strides_that_are_not_counted_are_refused() -> None:
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_the_kernel_spills_nothing(direction: str) -> None:
+def test_the_kernel_spills_nothing(direction: str, compiled) -> None:
     p = planned("3x3 stride 2", direction, "bf16")
     check = f"\nstatic_assert(sizeof(DirectParams) == {len(parameters(p))});"
-    found = nvrtc.compile_cubin(p.source() + check, "sm_90a").resources
+    found = compiled(p.source() + check)
     assert not any(kernel.spills for kernel in found.values())

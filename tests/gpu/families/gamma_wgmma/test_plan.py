@@ -21,7 +21,7 @@ from winolab.gpu.families.gamma_wgmma.plan import plans
 from winolab.gpu.params import View
 from winolab.gpu.planner.planner import plan as choose
 from winolab.gpu.planner.request import DTYPES, Request
-from winolab.gpu.runtime import loader, nvrtc
+from winolab.gpu.runtime import loader
 from winolab.ref.algorithms import convolution
 
 
@@ -286,10 +286,10 @@ def test_refusals_say_what_to_do() -> None:
         list(plans(Request(problem, "forward", datasheet("a5000"), None, "fp32_split")))
 
 
-def test_compiles_without_spills() -> None:
+def test_compiles_without_spills(compiled) -> None:
     plan = _plan(Problem.of((128, 24, 24, 256), (256, 3, 3, 256), padding=1), "forward")
     assert (plan.config.run, plan.config.split_k) == (4, 1)
-    resources = nvrtc.compile_cubin(plan.source(), "sm_90a").resources
+    resources = compiled(plan.source())
     names = ("scale", "gamma_filter_scaled", "gamma_filter_cluster", "gamma_wgmma", "scan")
     assert set(resources) == {f"winolab_{name}" for name in names}
     assert not any(used.spills for used in resources.values()), resources

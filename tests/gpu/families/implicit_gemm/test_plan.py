@@ -19,7 +19,6 @@ from winolab.gpu.families.implicit_gemm.plan import ImplicitGemmPlan
 from winolab.gpu.params import View
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
-from winolab.gpu.runtime import nvrtc
 
 DENSE = layer((32, 56, 56, 128), 256, (3, 3), stride=2, padding=1)
 NEXT = layer((32, 56, 56, 128), 128, (3, 3), padding=1, groups=32)
@@ -137,11 +136,11 @@ def test_a_plan_says_what_it_does() -> None:
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_kernels_spill_nothing(direction: str) -> None:
+def test_kernels_spill_nothing(direction: str, compiled) -> None:
     for problem, precision in ((DENSE, "fp16"), (DENSE, "fp32_split"), (NEXT, "fp16")):
         found = offered(problem, direction, precision)
         for p in (found[-1], next(p for p in reversed(found) if not p.config.producers)):
-            resources = nvrtc.compile_cubin(p.source(), "sm_90a").resources
+            resources = compiled(p.source())
             assert not any(kernel.spills for kernel in resources.values())
 
 

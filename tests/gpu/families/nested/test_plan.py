@@ -24,7 +24,6 @@ from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.planner import plan as choose
 from winolab.gpu.planner.ranking import LOSES_LESS, WORTH, loss
 from winolab.gpu.planner.request import Request
-from winolab.gpu.runtime import nvrtc
 from winolab.ref.algorithms import convolution, winograd
 from winolab.ref.algorithms.winograd import programs_of
 from winolab.ref.arithmetic.order import Order
@@ -222,9 +221,9 @@ def test_refusals_say_what_to_do() -> None:
         list(plans(request))
 
 
-def test_compiles_without_spills_in_the_products() -> None:
+def test_compiles_without_spills_in_the_products(compiled) -> None:
     plan = _plan(
         Problem.of((1, 9, 9, 64), (512, 3, 3, 64), padding=1), "forward", "winograd:4x4:3x3"
     )
-    resources = nvrtc.compile_cubin(plan.source(), "sm_90a").resources
+    resources = compiled(plan.source())
     assert {name: used.spills for name, used in resources.items()} == dict.fromkeys(resources, 0)

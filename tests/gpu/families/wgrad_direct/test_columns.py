@@ -14,7 +14,6 @@ from winolab.gpu.families.wgrad import PARAMS
 from winolab.gpu.families.wgrad_direct.config import COLUMNS, SOURCE, WORK, ColumnsConfig
 from winolab.gpu.families.wgrad_direct.launch import COLUMN_PARAMS
 from winolab.gpu.families.wgrad_direct.plan import WgradColumnsPlan, columns_plans
-from winolab.gpu.runtime import nvrtc
 
 Execute = Callable[[WgradColumnsPlan, np.ndarray, np.ndarray], np.ndarray]
 
@@ -33,18 +32,18 @@ def test_gradients_are_those_of_fp64(config, execute: Execute) -> None:
             assert too_far(p, x, dy, execute(p, x, dy)) <= 1
 
 
-def test_parameters_are_as_large_as_the_kernel_declares_them() -> None:
+def test_parameters_are_as_large_as_the_kernel_declares_them(compiled) -> None:
     size = PARAMS.size + COLUMN_PARAMS.size
     p = planned(SMALL, "fp16", ColumnsConfig(3, 64, 128, 8), "float32")
     check = f"\nstatic_assert(sizeof(ColumnParams) == {size} && sizeof(Start) == 12);"
-    assert nvrtc.compile_cubin(p.source() + check, "sm_90a").resources
+    assert compiled(p.source() + check)
 
 
-def test_structs_in_shared_memory_are_as_large_as_planned() -> None:
+def test_structs_in_shared_memory_are_as_large_as_planned(compiled) -> None:
     """The engine gives a kernel as many bytes as its plan says, and no more."""
     p = planned(SMALL, "fp16", ColumnsConfig(3, 64, 128, 8), "float32")
     text = p.source()
     structs = "ColumnScheduler", "RowSource<Element>", "ColumnsShared"
     sizes = " && ".join(f"sizeof({struct}) == {{}}" for struct in structs)
     check = f"\nstatic_assert({sizes.format(WORK, SOURCE, p.config.shared_memory)});"
-    assert nvrtc.compile_cubin(text + check, "sm_90a").resources
+    assert compiled(text + check)

@@ -19,7 +19,6 @@ from winolab.gpu.families.wgrad_direct.config import (
     NarrowConfig,
 )
 from winolab.gpu.families.wgrad_direct.plan import columns_plans, narrow_plans
-from winolab.gpu.runtime import nvrtc
 
 FAMILIES = pytest.mark.parametrize("plans", [columns_plans, narrow_plans])
 
@@ -49,11 +48,11 @@ def test_nothing_but_the_result_holds_infinity(plans, config) -> None:
         (narrow_plans, NARROW, "winolab_wgrad_direct_narrow"),
     ],
 )
-def test_compiles_without_spills(plans, configs, name) -> None:
+def test_compiles_without_spills(plans, configs, name, compiled) -> None:
     problem = Problem.of((2, 9, 9, 64), (64, 4, 4, 64))
     for config in configs:
         p = asked(plans, "fp16", problem, config=config, out_dtype="float32")
-        resources = nvrtc.compile_cubin(p.source(), "sm_90a").resources
+        resources = compiled(p.source())
         assert all(r.spills == 0 for r in resources.values()), (config, resources)
         copying = getattr(config, "producers", PRODUCERS)
         shared = REGISTERS // (CONSUMERS + copying) // 8 * 8  # by the roles

@@ -27,7 +27,7 @@ from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import three
 from winolab.gpu.planner.request import DTYPES as ALL_DTYPES
 from winolab.gpu.planner.request import Request
-from winolab.gpu.runtime import loader, nvrtc
+from winolab.gpu.runtime import loader
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.algorithms import convolution
 from winolab.ref.error.metrics import ADMISSIBLE, error_ratio, noise_gain
@@ -88,12 +88,12 @@ def test_gradient_on_the_cpu(precision, text, shapes, options):
 
 
 @pytest.mark.parametrize("precision", ["fp32_split", "fp16"])
-def test_compiles_without_spills(precision):
+def test_compiles_without_spills(precision, compiled):
     parts = 2 if precision == "fp32_split" else 1
     shapes = [*product(CONFIGS[parts], ["sm_90a"]), *product(MMA_CONFIGS[parts], ["sm_80"])]
     for config, arch in shapes:
         text = source(Tile(3, 6), "best", precision, DTYPES[precision], config)
-        resources = nvrtc.compile_cubin(text, arch).resources
+        resources = compiled(text, arch)
         assert len(resources) == 4
         assert all(r.spills == 0 for r in resources.values()), (config, resources)
 
