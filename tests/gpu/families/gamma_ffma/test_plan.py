@@ -32,7 +32,8 @@ def best(
 @pytest.mark.parametrize("name", ["gamma:8:6:3", "direct", None])
 def test_block_shapes_of_our_own_are_what_an_unpublished_name_runs(name: str | None) -> None:
     problem = Problem.of((2, 12, 21, 16), (64, 3, 3, 16), padding=1)
-    asked = Request(problem, "forward", H100, name and parse_algorithm(name), "fp32")
+    named = parse_algorithm(name) if name else None
+    asked = Request(problem, "forward", H100, named, "fp32")
     assert list(plans(asked)) == list(own_plans(asked))
 
 
