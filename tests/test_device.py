@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from winolab.device import DATASHEETS, H100, datasheet
@@ -35,6 +37,13 @@ def test_sums_in_fp32_run_at_half_the_rate_on_geforce(name: str, peak: float) ->
     device = DATASHEETS[name]
     rate = 2 * device.matrix * device.multiprocessors * device.clock
     assert rate / 1e12 == pytest.approx(peak, rel=0.02)
+
+
+def test_tensor_cores_follow_from_the_compute_capability() -> None:
+    """So of one that no datasheet here has: at least so much, and no peak; none before 7.0."""
+    for capability, tensor in (((6, 1), 0), ((8, 7), 256), ((10, 0), 256), ((12, 0), 256)):
+        device = replace(H100, compute_capability=capability)
+        assert (device.tensor, device.fp16_peak) == (tensor, 0)
 
 
 def test_hopper_at_its_driver_s_clock() -> None:

@@ -240,7 +240,7 @@ def _on_gpu(candidate: Candidate, claim: Claim, problem: Problem) -> list[dict[s
     rows = compare.compare(claim.direction, problem, group, None, Effort(), guests=[guest])
     compare.free()
     for row in rows:
-        if "tflops" in row:
+        if "tflops" in row and ceiling:
             row["ceiling_tflops"] = round(ceiling, 1)
             row["share"] = round(row["tflops"] / ceiling, 3)
     return rows
