@@ -121,7 +121,8 @@ HANDLER = ctypes.CFUNCTYPE(Pointer, Pointer)
 CAPSULE = ctypes.PYFUNCTYPE(ctypes.py_object, Pointer, ctypes.c_char_p, Pointer)
 METADATA = 1  # the kind of extension
 INVALID, EXHAUSTED, INTERNAL = 3, 8, 13  # codes of errors
-ALIGNMENT = 256  # bytes
+ALIGNMENT = 256  # bytes, of the memory that kernels have
+GIVEN = 16  # the most that XLA may be asked for
 
 
 class Call:
@@ -129,7 +130,7 @@ class Call:
 
     def __init__(self, frame: _Frame) -> None:
         self._frame = frame
-        self._taken: list[tuple[int, int]] = []  # sizes and addresses
+        self._taken: list[tuple[int, int]] = []  # sizes and addresses, as XLA gave them
 
     @property
     def addresses(self) -> tuple[int, ...]:
@@ -153,17 +154,23 @@ class Call:
 
     def memory(self, size: int) -> int:
         """The address of so many bytes of device memory, of XLA's pool, until the call ends: who
-        gets them next does so in the order of the stream. Raises MemoryError."""
-        how = _Allocated(context=self._frame.context, size=size, alignment=ALIGNMENT)
+        gets them next does so in the order of the stream. A multiple of ALIGNMENT.
+
+        Raises MemoryError where memory does not suffice, RuntimeError where XLA gives none for
+        another reason.
+        """
+        asked = size + ALIGNMENT - GIVEN
+        how = _Allocated(context=self._frame.context, size=asked, alignment=GIVEN)
         try:
             address = self._asked("memory_allocate", how).data
         except RuntimeError as error:
-            raise MemoryError(
-                f"no device memory for {size} B: free some, or give a smaller workspace_limit "
-                f"({error})"
-            ) from None
-        self._taken.append((size, address))
-        return address
+            said = f"XLA gave no {asked} B of device memory: {error}"
+            if re.search("memory|alloc|exhausted", str(error), re.IGNORECASE):
+                said += "; free some, or give a smaller workspace_limit"
+                raise MemoryError(said) from None
+            raise RuntimeError(said) from None
+        self._taken.append((asked, address))
+        return address + -address % ALIGNMENT
 
     def release(self) -> None:
         """Give back the memory that it took."""
