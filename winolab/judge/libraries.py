@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import importlib
 import math
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -30,6 +32,32 @@ def pattern(what: str, dtype: np.dtype) -> Any:
     if what == "huge":
         return dtype.type(ml_dtypes.finfo(dtype).max) / dtype.type(4)
     return dtype.type({"nan": math.nan, "zero": 0.0}[what])
+
+
+@contextmanager
+def _numba(begins: Callable[[], None], ends: Callable[[], None]) -> Iterator[None]:
+    """Call ``begins`` and ``ends`` around what Numba compiles meanwhile: it does so at the first
+    call with arrays of a kind, and knows NumPy's own functions alone."""
+    event: Any = sys.modules.get("numba.core.event")
+    if event is None:
+        yield
+        return
+    depth = 0
+
+    class Compiling(event.Listener):
+        def on_start(self, event: Any) -> None:
+            nonlocal depth
+            depth += 1
+            begins()
+
+        def on_end(self, event: Any) -> None:
+            nonlocal depth
+            depth -= 1
+            if not depth:
+                ends()
+
+    with event.install_listener("numba:compile", Compiling()):
+        yield
 
 
 class NumPy:
@@ -83,15 +111,22 @@ class NumPy:
     def memory(self, what: str) -> Iterator[None]:
         """New arrays without initial values hold ``what``, also those of memory used before; on the
         CPU what C allocates holds zeros, or huge numbers."""
+        own = {name: getattr(self.module, name) for name in self.poisoned}
+        filling = {name: self._filling(create, what) for name, create in own.items()}
         with ExitStack() as stack:
             if not self.cuda:
                 perturb(ZEROS if what == "zero" else HUGE)
                 stack.callback(perturb, 0)
-            for name in self.poisoned:
-                original = getattr(self.module, name)
-                setattr(self.module, name, self._filling(original, what))
-                stack.callback(setattr, self.module, name, original)
+            stack.callback(self._replace, own)
+            self._replace(filling)
+            stack.enter_context(
+                _numba(partial(self._replace, own), partial(self._replace, filling))
+            )
             yield
+
+    def _replace(self, functions: dict[str, Callable[..., Any]]) -> None:
+        for name, function in functions.items():
+            setattr(self.module, name, function)
 
     def _filling(self, create: Callable[..., Any], what: str) -> Callable[..., Any]:
         def created(*args: Any, **kwargs: Any) -> Any:

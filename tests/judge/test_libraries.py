@@ -1,0 +1,73 @@
+"""Memory that is filled while a kernel runs, whatever compiles it meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from winolab.judge.claim import Claim
+from winolab.judge.libraries import NumPy
+from winolab.judge.loading import load
+from winolab.judge.trial import Case, Judge
+from winolab.problem import Problem
+
+numba: Any = pytest.importorskip("numba")
+
+
+@numba.njit
+def own_copy(values: np.ndarray) -> np.ndarray:
+    made = np.empty(values.shape, values.dtype)
+    made[...] = values
+    return made
+
+
+@numba.njit
+def copied(values: np.ndarray) -> np.ndarray:
+    return own_copy(values)
+
+
+copied(np.zeros(1))  # what Numba knows of NumPy it learns where it compiles first
+
+
+def conv(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """A filter of one tap: a compiled copy, for arrays of every kind, times w."""
+    return np.einsum("nhwc,kc->nhwk", copied(x), w[:, 0, 0])
+
+
+@pytest.mark.parametrize("what", ["nan", "zero", "huge"])
+def test_numba_compiles_where_memory_is_filled(what: str) -> None:
+    """Every call compiles a function within another; before and after NumPy's arrays are filled."""
+    values = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    empty = np.empty
+    with NumPy().memory(what):
+        filled = np.empty
+        for kind in (values, values[::2], values.T.astype(np.float64 if what == "nan" else "i4")):
+            assert np.array_equal(copied(kind), kind)
+            assert np.empty is filled
+        made = np.empty(3, np.float32)
+        assert np.isnan(made).all() if what == "nan" else (made == made[0]).all()
+    assert np.empty is empty
+
+
+def test_a_function_that_numba_refuses_leaves_memory_filled() -> None:
+    @numba.njit
+    def wrong(values: Any) -> Any:
+        return np.empty_like(values).nonsense  # pyright: ignore[reportAttributeAccessIssue]
+
+    with NumPy().memory("nan"):
+        filled = np.empty
+        with pytest.raises(numba.TypingError, match="nonsense"):
+            wrong(np.ones(3))
+        assert np.empty is filled
+
+
+def test_a_right_kernel_of_numba_s_is_no_crash() -> None:
+    """The array's order is another than that of the first call, so that Numba compiles again."""
+    problem = Problem.of((2, 5, 4, 3), (4, 1, 1, 3))
+    judge = Judge(load(f"{__file__}:conv", arrays="numpy"), Claim("direct", "fp32", "forward"))
+    for place in ("contiguous", "other order", "reversed"):
+        outcome = judge.run(Case(problem, place=place))
+        assert outcome.finding is None
+        assert outcome.errors
