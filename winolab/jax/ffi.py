@@ -122,7 +122,7 @@ CAPSULE = ctypes.PYFUNCTYPE(ctypes.py_object, Pointer, ctypes.c_char_p, Pointer)
 METADATA = 1  # the kind of extension
 INVALID, EXHAUSTED, INTERNAL = 3, 8, 13  # codes of errors
 ALIGNMENT = 256  # bytes, of the memory that kernels have
-GIVEN = 16  # the most that XLA may be asked for
+GIVEN = 16  # the most that XLA may be asked for on a GPU
 
 
 class Call:
