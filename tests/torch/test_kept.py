@@ -120,3 +120,20 @@ def test_on_the_cpu_nothing_is_kept() -> None:
         y = held.convolve("forward", a, w, [1, 1], [0] * 4, [1, 1], 1)
     torch.testing.assert_close(y, torch.nn.functional.conv2d(a, w))
     assert held.nbytes == 0
+
+
+def test_autocast_s_filter_is_cast_once_where_none_is_transformed(
+    layer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "transformed", lambda question, a, w: None)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        first = layer(x())
+        (cast,) = layer.kept._held.values()
+        assert (cast.dtype, layer.kept.nbytes) == (torch.bfloat16, 2 * layer.weight.numel())
+        assert torch.equal(layer(x()), first)
+        assert next(iter(layer.kept._held.values())) is cast
+        layer.weight.zero_()
+        assert torch.equal(layer(x()), layer.bias.bfloat16().view(1, 6, 1, 1).expand(first.shape))
+    with torch.no_grad():
+        assert layer(x()).dtype == torch.float32
+    assert layer.kept._held == {next(iter(layer.kept._held)): None}

@@ -120,13 +120,21 @@ def test_two_runs_give_the_same_bits() -> None:
 def test_the_dispatcher_is_left_out_only_where_nothing_looks_on() -> None:
     """Plain tensors are spared it, with gradients or not; modes and transforms see operators."""
     x, w = tensors((2, 4, 6, 6), (6, 4, 3, 3))
-    plain = winolab.torch.operators._plain
-    assert plain(x, torch.nn.Parameter(w))
+    casting = winolab.torch.operators._casting_only
+
+    def plain(a: torch.Tensor, b: torch.Tensor) -> bool:
+        return casting(a, b) is not None
+
+    assert casting(x, torch.nn.Parameter(w)) == frozenset()
     with torch.no_grad():
-        assert plain(x, w)
+        assert casting(x, w) == frozenset()
+    with torch.autocast("cpu"):
+        assert casting(x, w) == {"cpu"}
+    with torch.inference_mode():
+        assert casting(x, w) == casting(x + 1, w) == frozenset()
+        with torch.autocast("cpu"):
+            assert casting(x + 1, w) == {"cpu"}
     for mode in (
-        torch.inference_mode(),
-        torch.autocast("cpu"),
         torch._subclasses.FakeTensorMode(),
         torch.device("cpu"),
         torch.utils.flop_counter.FlopCounterMode(display=False),
@@ -141,4 +149,13 @@ def test_the_dispatcher_is_left_out_only_where_nothing_looks_on() -> None:
     negated = torch.complex(x, x).conj().imag
     for other in (x.to("meta"), negated, x.to_sparse()):
         assert not plain(other, w)
+    with torch.inference_mode():
+        single, filters = x.float(), w.float()
+        y = winolab.torch.conv2d(single, filters)
+        assert y.is_inference()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            cast = winolab.torch.conv2d(single, filters)
+        assert (cast.dtype, cast.is_inference()) == (torch.bfloat16, True)
+        halves = winolab.torch.conv2d(single.bfloat16(), filters.bfloat16())
+        assert torch.equal(cast, halves)
     assert torch.equal(winolab.torch.conv2d(negated, w), winolab.torch.conv2d(-x, w))

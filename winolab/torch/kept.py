@@ -30,7 +30,8 @@ class KeptFilters:
     def __init__(self) -> None:
         self._of: tuple[Any, ...] | None = None
         self._tensor: Any = None  # a weak reference: memory that is freed is another's soon
-        self._held: dict[Any, Any] = {}  # None: the kernel reads the filter as it is
+        # None: the kernel reads the filter as it is; a tensor: as autocast casts it
+        self._held: dict[Any, Any] = {}
 
     def __deepcopy__(self, memo: Any) -> KeptFilters:
         return KeptFilters()
@@ -61,11 +62,15 @@ class KeptFilters:
         if not operators.compiled(question, a, w):
             return operator(a, w, *arguments)
         held = self._found(question, a, w, dtype)
-        return operator(a, w, *arguments) if held is None else run(question, a, held, w)
+        if held is None:
+            return operator(a, w, *arguments)
+        if isinstance(held, Tensor):
+            return operators.directly(direction, a, held, *arguments)
+        return run(question, a, held, w)
 
     def _found(self, question: Asked, a: Tensor, w: Tensor, dtype: torch.dtype) -> Any:
-        """The filter of that dtype for inputs like a, transformed now or before; None where the
-        kernel reads filters as they are."""
+        """The filter of that dtype for inputs like a, transformed now or before, or as autocast
+        casts it where the kernel reads filters as they are; None where it reads this one."""
         of = (w.data_ptr(), w._version, tuple(w.shape), w.stride(), dtype, w.device)
         if self._of != of or self._tensor() is not w:
             self._held.clear()
@@ -74,7 +79,10 @@ class KeptFilters:
         if key not in self._held:
             if a.dtype != dtype or (a.is_cuda and torch.cuda.is_current_stream_capturing()):
                 return None  # the operator refuses it, or its transform belongs into the graph
-            found = transformed(question, a, w.detach().to(dtype))
+            cast = w.detach().to(dtype)
+            found = transformed(question, a, cast)
+            if found is None and dtype != w.dtype:
+                found = cast
             if len(self._held) == SHAPES:
                 self._held.pop(next(iter(self._held)))
             self._held[key] = found

@@ -7,7 +7,9 @@ and batch (derivatives, batching), Autocast casts as torch.nn.functional's convo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial, reduce
+from itertools import product
 from operator import or_
 from threading import Thread
 from typing import Any
@@ -103,34 +105,48 @@ def units(
 
 
 def _call(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
-    """The operator's result; without the dispatcher, which takes half of a call, where its sets of
-    keys say that no mode and no transform of PyTorch looks on."""
-    if torch.compiler.is_compiling() or not _plain(a, b):
-        if not torch.compiler.is_compiling() and torch._C._get_tracing_state() is not None:
+    """The operator's result; without the dispatcher, which takes half of a call and under autocast
+    most of it, where its sets of keys say that no other mode and no transform looks on."""
+    if not torch.compiler.is_compiling():
+        casting = _casting_only(a, b)
+        if casting is not None:
+            device = "cuda" if a.is_cuda else "cpu"
+            if device not in casting:
+                return _tracked(direction, a, b, arguments)
+            a, b = _as_cast(device, a, b)
+            with torch._C._ExcludeDispatchKeyGuard(AUTOCAST_KEYS[device]):
+                return _tracked(direction, a, b, arguments)
+        if torch._C._get_tracing_state() is not None:
             raise ValueError("torch.jit.trace does not know this operator; use torch.export.export")
-        return OPERATORS[direction](a, b, *arguments)
+    return OPERATORS[direction](a, b, *arguments)
+
+
+def _tracked(direction: str, a: Tensor, b: Tensor, arguments: tuple[Any, ...]) -> Tensor:
     if (a.requires_grad or b.requires_grad) and torch.is_grad_enabled():
         return FUNCTIONS[direction](None, a, b, arguments)
-    return _directly(direction, a, b, *arguments)
+    return directly(direction, a, b, *arguments)
 
 
-def _directly(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
+def directly(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
+    """The result, of operands as they are: nothing differentiates, casts or traces it."""
     with _below():
         return (_on_cuda if a.is_cuda else _on_cpu)(direction, a, b, *arguments)
 
 
-def _plain(a: Tensor, b: Tensor) -> bool:
+def _casting_only(a: Tensor, b: Tensor) -> frozenset[str] | None:
+    """The devices that autocast is on for, where only it and gradients look on; else None."""
     if type(a) not in TENSORS or type(b) not in TENSORS:
-        return False
-    keys = _keys_of(a).raw_repr()
-    return (
-        keys in PLAIN
-        and keys == _keys_of(b).raw_repr()
-        and (_included().raw_repr(), _excluded().raw_repr()) == USUAL
+        return None
+    plain = PLAIN["cuda" if a.is_cuda else "cpu"]
+    if (
+        _keys_of(a).raw_repr() in plain
+        and _keys_of(b).raw_repr() in plain
         and forward_ad._current_level < 0
         and not _functions_above()
         and not _profiler_enabled()
-    )
+    ):
+        return CASTING.get((_included().raw_repr(), _excluded().raw_repr()))
+    return None
 
 
 def _local() -> tuple[int, int]:
@@ -138,25 +154,51 @@ def _local() -> tuple[int, int]:
     return _included().raw_repr(), _excluded().raw_repr()
 
 
-def _usual() -> tuple[int, int]:
-    """The keys of a thread that nothing was said to."""
+def _usual() -> list[tuple[int, int]]:
+    """The keys of a thread that nothing was said to, and of one in inference mode."""
     found: list[tuple[int, int]] = []
-    thread = Thread(target=lambda: found.append(_local()))
+
+    def look() -> None:
+        found.append(_local())
+        with torch.inference_mode():
+            found.append(_local())
+
+    thread = Thread(target=look)
     thread.start()
     thread.join()
-    return found[0]
+    return found
 
 
-def _keys(device: str) -> int:
-    """Keys of a tensor that only gradients and autocast may look on at."""
-    names = (device, f"Autograd{device}", f"Autocast{device}", "ADInplaceOrView")
-    sets = (torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name)) for name in names)
-    return reduce(or_, sets).raw_repr()
+def _keys(device: str) -> Iterator[int]:
+    """Keys of a tensor that only gradients and autocast may look on at, made in inference mode or
+    not."""
+    for names in ((), (f"Autograd{device}", "ADInplaceOrView")):
+        every = (device, f"Autocast{device}", *names)
+        sets = (torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name)) for name in every)
+        yield reduce(or_, sets).raw_repr()
+
+
+AUTOCAST_KEYS = {
+    device: torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+    for device, key in AUTOCAST.items()
+}
+
+
+def _casts_by_keys() -> dict[tuple[int, int], frozenset[str]]:
+    """The sets of keys of a thread in which autocast alone is switched on, and for which devices:
+    what is off is left out of a call."""
+    found = {}
+    every = (frozenset(), frozenset({"cpu"}), frozenset({"cuda"}), frozenset(AUTOCAST))
+    for (included, excluded), devices in product(_usual(), every):
+        on = reduce(or_, (AUTOCAST_KEYS[device].raw_repr() for device in devices), 0)
+        found[included, excluded & ~on] = devices
+    return found
 
 
 BACKGROUND = warm.Background()
 TENSORS = frozenset({Tensor, torch.nn.Parameter})
-USUAL, PLAIN = _usual(), frozenset(map(_keys, ("CPU", "CUDA")))
+CASTING = _casts_by_keys()
+PLAIN = {device.lower(): frozenset(_keys(device)) for device in ("CPU", "CUDA")}
 forward, backward_data, backward_filter = (partial(_call, each) for each in DIRECTIONS)
 CALLS: dict[str, Any] = dict(
     zip(DIRECTIONS, (forward, backward_data, backward_filter), strict=True)
@@ -186,11 +228,14 @@ def _on_meta(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
 
 
 def _cast(direction: str, device: str, key: Any, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
-    dtype = torch.get_autocast_dtype(device)
     with torch._C._ExcludeDispatchKeyGuard(key):
-        return OPERATORS[direction](
-            *(v.to(dtype) if _casts(v, device) else v for v in (a, b)), *arguments
-        )
+        return OPERATORS[direction](*_as_cast(device, a, b), *arguments)
+
+
+def _as_cast(device: str, *operands: Tensor) -> tuple[Tensor, ...]:
+    """The operands as autocast has them."""
+    dtype = torch.get_autocast_dtype(device)
+    return tuple(v.to(dtype) if _casts(v, device) else v for v in operands)
 
 
 def _casts(v: Tensor, device: str) -> bool:
@@ -207,12 +252,11 @@ def _register(direction: str) -> None:
     LIBRARY.impl(name, bound(_on_cuda), "CUDA")
     torch.library.register_fake(f"winolab::{name}", bound(_on_meta), lib=LIBRARY)
     FUNCTIONS[direction] = derivatives.register(
-        LIBRARY, direction, OPERATORS[direction], _directly, CALLS
+        LIBRARY, direction, OPERATORS[direction], directly, CALLS
     )
     batching.register(LIBRARY, direction, OPERATORS[direction])
     for device, key in AUTOCAST.items():
-        keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
-        LIBRARY.impl(name, bound(_cast, device, keys), key)
+        LIBRARY.impl(name, bound(_cast, device, AUTOCAST_KEYS[device]), key)
 
 
 for _direction in DIRECTIONS:

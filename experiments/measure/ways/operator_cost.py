@@ -96,9 +96,10 @@ def ways() -> dict[str, Callable[..., Tensor]]:
 def without_kernel(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
     """In the place of what computes on the CPU: an empty tensor, once the question is known."""
     operators.asked_by(direction, arguments)
+    kind = a.dtype
     if direction == "backward_filter":
-        return torch.empty_strided((8, 8, 3, 3), (72, 9, 3, 1))
-    return torch.empty_strided((1, 8, 8, 8), (512, 64, 8, 1))
+        return torch.empty_strided((8, 8, 3, 3), (72, 9, 3, 1), dtype=kind)
+    return torch.empty_strided((1, 8, 8, 8), (512, 64, 8, 1), dtype=kind)
 
 
 def calls() -> dict[tuple[str, bool], Callable[[], Any]]:
@@ -113,9 +114,16 @@ def calls() -> dict[tuple[str, bool], Callable[[], Any]]:
         for whose in (winolab.torch, torch.nn.functional):
             name = f"{whose.__name__}.conv2d"
             found[name, grad] = partial(whose.conv2d, x, w, padding=1)
+            found[name + ", autocast", grad] = partial(autocast, whose.conv2d, x, w)
             if grad:
                 found[name + ", gradients", grad] = partial(both, whose.conv2d, x, w)
     return found
+
+
+def autocast(conv: Callable[..., Tensor], x: Tensor, w: Tensor) -> Any:
+    """A call under autocast."""
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return conv(x, w, padding=1)
 
 
 def both(conv: Callable[..., Tensor], x: Tensor, w: Tensor) -> Any:
@@ -139,6 +147,10 @@ def costs(calls: dict[Any, Callable[[], Any]]) -> dict[Any, float]:
 
 def main() -> None:
     operators._on_cpu = without_kernel
+    for direction in operators.DIRECTIONS:  # as the dispatcher calls it
+        operators.LIBRARY.impl(
+            f"conv_{direction}", partial(without_kernel, direction), "CPU", allow_override=True
+        )
     for (name, grad), seconds in costs(calls()).items():
         shown = "requires grad" if grad else ""
         print(f"{name:45} {shown:14} {seconds * 1e6:5.1f} µs")
