@@ -7,6 +7,7 @@ every fault. Rows replace experiments/results/judged.jsonl. Takes minutes of one
 from __future__ import annotations
 
 import json
+import os
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
@@ -67,6 +68,7 @@ def main(
     count: Annotated[int, typer.Option(help="Random problems of each.")] = 40,
 ) -> None:
     """Judge the public kernels, and ours, on this machine's processor."""
+    os.environ["JAX_PLATFORMS"] = "cpu"  # of the processes that judge
     rows = []
     for kernel in KERNELS:
         rows.append(row(kernel, count))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import cast
 
@@ -14,6 +15,10 @@ from winolab import calls
 from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.runtime import conv, loader, nvrtc
+
+# JAX, which reads this when it first computes, would take three quarters of the GPU's memory: those
+# of other processes that test there, too.
+os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 
 
 def _works(call) -> bool:

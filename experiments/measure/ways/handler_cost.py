@@ -54,6 +54,7 @@ def mean(function: Any, x: Any) -> float:
 
 def main() -> None:
     """The command."""
+    jax.config.update("jax_platforms", "cpu")  # and no GPU's memory is taken
     x = jnp.ones((4, 4))
     struct = jax.ShapeDtypeStruct(x.shape, x.dtype)
     with tempfile.TemporaryDirectory() as folder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -207,6 +208,18 @@ def test_nothing_said_means_four_times_direct_s_error() -> None:
     assert str(kernels.options_of(plain).tolerance) == "direct:4"
     assert kernels.options_of(ASKED).tolerance is None
     assert str(kernels.options_of(replace(plain, tolerance="1e-5")).tolerance) == "1e-05"
+
+
+def test_jax_leaves_memory_to_other_processes() -> None:
+    """By what tests/gpu/conftest.py sets."""
+    assert os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+
+
+@pytest.mark.gpu
+def test_jax_takes_memory_as_it_needs_it() -> None:
+    jnp.ones(4).block_until_ready()
+    found = jax.devices()[0].memory_stats()
+    assert found.get("pool_bytes", 0) < found["bytes_limit"] / 2
 
 
 @pytest.mark.gpu
