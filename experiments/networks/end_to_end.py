@@ -184,6 +184,10 @@ def rows(case: Case, device: str) -> Iterator[Row]:
     calibrate(model, x[:2])
     names = contenders(case)
     steps = {who: Step(case, who, model, x) for who in names}
+    if x.is_cuda and case.mode == "eager":
+        kind = FORMATS[case.format]
+        with torch.autocast("cuda", dtype=kind, enabled=kind != torch.float32):
+            winolab.torch.warmup(steps["winolab"].model, x)  # a call would compile one by one
     peaks = {who: _peak(step) for who, step in steps.items()}
     times = _interleaved(steps)
     common = {**asdict(case), **provenance(), **machine(device)}
