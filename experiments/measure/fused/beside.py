@@ -212,14 +212,7 @@ def run(case: Case, found: Mapping[Plan, str]) -> list[dict[str, Any]]:
         for p in policies
     }
     calls |= {c.name: c.call(arrays, workspace.ptr) for c in contenders}
-    for name in list(calls):
-        try:
-            calls[name]()
-            cp.cuda.get_current_stream().synchronize()
-        except (ValueError, RuntimeError, MemoryError) as error:
-            if "illegal" in str(error):
-                raise
-            del calls[name]
+    calls = running(calls)
     first = interleave(calls, rounds=1, flush=FLUSH, warmup=0)
     best: dict[str, float] = {}
     for name, once in first.items():
@@ -241,6 +234,23 @@ def run(case: Case, found: Mapping[Plan, str]) -> list[dict[str, Any]]:
         {**common, **labels[name], **speed(problem, found), **errors.get(name, {})}
         for name, found in times.items()
     ]
+
+
+def running(calls: Mapping[str, Callable[[], Any]]) -> dict[str, Callable[[], Any]]:
+    """Those calls, by name, that compile and run; a line is printed of each other. What reads or
+    writes outside of its arrays raises: nothing runs on that device any more."""
+    found = {}
+    for name, call in calls.items():
+        try:
+            call()
+            driver.cupy().cuda.get_current_stream().synchronize()
+        except (ValueError, RuntimeError, MemoryError) as error:
+            if "illegal" in str(error):
+                raise
+            print(f"{name} does not run: {' '.join(str(error).split())[:200]}", flush=True)
+        else:
+            found[name] = call
+    return found
 
 
 def layer_of(case: Any) -> dict[str, Any]:

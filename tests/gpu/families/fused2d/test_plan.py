@@ -84,6 +84,13 @@ def test_the_papers_policies_have_names(policy, shown) -> None:
         assert str(p.config) in p.source()
 
 
+def test_loads_run_ahead_in_one_team_only() -> None:
+    """Two take turns at the stages, which the kernel's source asserts."""
+    with pytest.raises(ValueError, match=r"ahead with teams=2: .* one team"):
+        narrow(ahead=True)
+    assert narrow(ahead=True, teams=1).ahead
+
+
 def test_it_serves_what_it_can_alone() -> None:
     for x, w in (
         ((2, 9, 9, 4), (4, 5, 5, 4)),

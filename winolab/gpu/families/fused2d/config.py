@@ -44,7 +44,7 @@ class Config(KernelConfig):
     u_stages: int = 3
     v_stages: int = 2
     teams: int = 1  # of 128 producers, which take turns at the stages
-    ahead: bool = False  # pixels of a stage are loaded before those of the last are transformed
+    ahead: bool = False  # in one team, pixels are loaded before those of the last stage are used
     xvec: int = 2  # neighbours of a load of x: channels, of CHWN images; 1 where not aligned
     yvec: int = 2  # outputs of a store of y
     consumer_registers: int = 192  # of a thread; 0 and 0: as many as the launch gives
@@ -65,6 +65,10 @@ class Config(KernelConfig):
             raise ValueError(f"split_k={self.split_k}: expected 1 or more parts, or 0")
         if self.buffers not in (1, 2) or self.teams not in (1, 2):
             raise ValueError(f"buffers={self.buffers}, teams={self.teams}: expected 1 or 2 of each")
+        if self.ahead and self.teams > 1:
+            raise ValueError(
+                f"ahead with teams={self.teams}: loads run ahead in one team, since two take turns"
+            )
         if min(self.u_stages, self.v_stages) < 2:
             raise ValueError(f"{self.u_stages}+{self.v_stages} stages: expected 2 or more of each")
         layout(self.layout, self.bm)
