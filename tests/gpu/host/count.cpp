@@ -11,12 +11,13 @@ struct Request {
   unsigned short bytes, write;
   unsigned at[WARP];
 };
-struct Turn {  // how often a thread has come to a site since it last met others
+struct Turn {  // how often a thread of a cluster has come to a site since it last met others
   const void* site;
-  unsigned met, count;
+  unsigned cluster, met, count;
 };
 Request* requests;
-unsigned request_count;
+unsigned* asked;  // places of those of this cluster
+unsigned request_count, cluster_number;
 Turn* turns;  // [thread of the cluster][SITES]
 int quiet;
 Requests reports[REPORTS];
@@ -46,13 +47,15 @@ HOST_BARE void touch(const void* pointer, unsigned bytes, bool write, const void
   for (unsigned tries = 0; turn[i].site && turn[i].site != site; i = (i + 1) % SITES)
     if (++tries == SITES) too_many("places that access shared memory");
   turn += i;
-  if (turn->site != site || turn->met != now->met) *turn = {site, now->met, 0};
+  if (turn->site != site || turn->cluster != cluster_number || turn->met != now->met)
+    *turn = {site, cluster_number, now->met, 0};
   const unsigned number = turn->count++, warp = now->index / WARP;
   unsigned r = mix((uint64_t)site, (uint64_t)now->met << 32 ^ number << 12 ^ block.rank << 6 ^ warp);
   for (;; ++r) {
     Request& q = requests[r % TABLE];
     if (!q.lanes) {
-      if (++request_count > TABLE / 4 * 3) too_many("requests: count a smaller problem");
+      if (request_count == TABLE / 4 * 3) too_many("requests: count a smaller problem");
+      asked[request_count++] = r % TABLE;
       q.site = site, q.block = block.rank, q.warp = warp, q.met = now->met, q.turn = number;
       q.bytes = bytes, q.write = write;
     } else if (q.site != site || q.block != block.rank || q.warp != warp || q.met != now->met ||
@@ -104,22 +107,26 @@ void report(const Request& q) {
 
 void count_begin(const Member* list, int count) {
   members = list, member_count = count, report_count = 0, quiet = 0;
+  request_count = cluster_number = 0;
   const size_t threads = (size_t)machine.cluster * machine.block.size();
   requests = (Request*)calloc(TABLE, sizeof(Request));
+  asked = (unsigned*)calloc(TABLE, sizeof(unsigned));
   turns = (Turn*)calloc(threads * SITES, sizeof(Turn));
-  if (!requests || !turns) fail("no memory to count requests");
+  if (!requests || !asked || !turns) fail("no memory to count requests");
 }
-void count_cluster() {
-  for (unsigned r = 0; r < TABLE; ++r)
-    if (requests[r].lanes) report(requests[r]);
-  memset(requests, 0, TABLE * sizeof(Request));
-  memset(turns, 0, (size_t)machine.cluster * machine.block.size() * SITES * sizeof(Turn));
+void count_cluster() {  // most clusters ask little: what they did not touch is left
+  for (unsigned i = 0; i < request_count; ++i) {
+    report(requests[asked[i]]);
+    memset(&requests[asked[i]], 0, sizeof(Request));
+  }
   request_count = 0;
+  ++cluster_number;
 }
 void count_end() {
   free(requests);
+  free(asked);
   free(turns);
-  requests = nullptr, turns = nullptr;
+  requests = nullptr, asked = nullptr, turns = nullptr;
 }
 #define HOST_TOUCH(name, bytes, write) \
   extern "C" HOST_BARE void __tsan_##name(void* at) { host::touch(at, bytes, write, __builtin_return_address(0)); }
