@@ -4,9 +4,12 @@
 30 layers of dense convolutions with unit strides (``--list narrow``: networks' layers of at most 48
 channels), in three directions and four precisions, by the public calls and what each commit picks
 by default. A process of each tree keeps its arrays; a call of the one and of the other are timed in
-turn, with a cold L2 cache, ROUNDS times. A row has medians in microseconds and whether the results
-have the same bits; rows replace those of the list in experiments/results/two_trees.jsonl. The last
-lines are the geometric mean and the slowest of each direction and precision.
+turn, with a cold L2 cache, ROUNDS times; the host queues a call while the GPU has other work. A row
+has medians in microseconds, of the GPU and of the host until a call returned (``_host_us``),
+whether the results have the same bits, and in how many rounds the GPU waited for the host
+(``late``), whose times are too long; rows replace those of the list in
+experiments/results/two_trees.jsonl. The last lines are the geometric mean and the slowest of each
+direction and precision.
 """
 
 from __future__ import annotations
@@ -123,13 +126,18 @@ def compiled(tree: Path, cache: Path, share: list[Row]) -> int:
 def timed(case: Row, sides: dict[str, Side], rounds: int = ROUNDS) -> Row:
     """The case's row."""
     bits = {name: side.ask(case)["bits"] for name, side in sides.items()}
-    found: dict[str, list[float]] = {name: [] for name in sides}
+    found: dict[str, list[Row]] = {name: [] for name in sides}
     for i in range(rounds):
         for name in sorted(sides, reverse=bool(i % 2)):
-            found[name].append(sides[name].ask({})["us"])
-    us = {f"{name}_us": round(statistics.median(times), 2) for name, times in found.items()}
+            found[name].append(sides[name].ask({}))
+    us = {
+        f"{name}_{what}": round(statistics.median(answer[what] for answer in answers), 2)
+        for what in ("us", "host_us")
+        for name, answers in found.items()
+    }
+    late = sum(answer["late"] for answers in found.values() for answer in answers)
     row = {name: case[name] for name in ("list", "layer", "direction", "precision")}
-    return {**row, **us, "same_bits": len(set(bits.values())) == 1}
+    return {**row, **us, "late": late, "same_bits": len(set(bits.values())) == 1}
 
 
 def main(
@@ -182,9 +190,10 @@ def summarized(rows: Iterable[Row]) -> Iterator[str]:
         mean = math.exp(statistics.fmean(map(math.log, every)))
         worst = max(ratios, key=ratios.__getitem__)
         same = sum(row["same_bits"] for row in found)
+        late = sum(row["late"] > 0 for row in found)
         yield (
             f"{name}: {mean:.3f} of {len(found)}, slowest {max(every):.3f} ({worst}), "
-            f"{same} with the same bits"
+            f"{same} with the same bits" + f", {late} with time of the host" * bool(late)
         )
 
 
