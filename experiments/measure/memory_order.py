@@ -26,7 +26,8 @@ import typer
 
 import winolab
 from experiments.harness.pytorch import tf32
-from experiments.measure.layers import RESULTS, Row
+from experiments.measure.layer_rows import Row
+from experiments.measure.layers import RESULTS
 from experiments.measure.throughput import stored
 from winolab.bench.timing import FLUSH, interleave
 from winolab.cli import bench

@@ -26,7 +26,8 @@ from typing import Annotated, Any
 import typer
 
 import winolab
-from experiments.measure.layers import RESULTS, ROUNDS, Row, relative_rms
+from experiments.measure.layer_rows import Row
+from experiments.measure.layers import RESULTS, ROUNDS, relative_rms
 from experiments.measure.throughput import compile_all, stored
 from papers.dwm_2021.networks import networks
 from papers.dwm_2021.strategies import KERNELS, grid, single

@@ -8,6 +8,7 @@ import math
 import pytest
 
 from experiments.measure import layers
+from experiments.measure.layer_rows import latest, ratios, shortened, stored, summarized
 from experiments.measure.layers import (
     DEPTHWISE,
     GROUPED,
@@ -15,14 +16,9 @@ from experiments.measure.layers import (
     RESULTS,
     STRIDED,
     Layer,
-    latest,
     measured,
     planned,
     plans,
-    ratios,
-    shortened,
-    stored,
-    summarized,
 )
 from winolab.bench.contenders import digest
 from winolab.device import H100

@@ -1,0 +1,90 @@
+"""Rows of layers of networks: each case's last, the machine once a run, and what they say."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from experiments.measure import throughput
+
+LARGE = 32e6  # bytes that a layer moves for copies to say how fast it may be
+# Facts of the machine, which the first row of a run has and the others of that run leave out.
+MACHINE = (
+    "commit", "device", "driver", "cuda", "cudnn", "cupy", "torch", "sm_mhz", "memory_mhz",
+    "sgemm_tflops",
+)  # fmt: skip
+Row = dict[str, Any]
+
+
+def stored(path: Path) -> list[Row]:
+    """The rows of a file, each with the facts of its machine; none where there is no file."""
+    machines: dict[str, Row] = {}
+    rows = []
+    for row in throughput.stored(path):
+        facts = {name: row[name] for name in MACHINE if name in row}
+        rows.append({**machines.setdefault(row["run"], facts), **row} if "run" in row else row)
+    return rows
+
+
+def shortened(rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows as a file has them, the machine in the first of each run."""
+    seen = set()
+    for row in rows:
+        first = "run" not in row or row["run"] not in seen
+        seen.add(row.get("run"))
+        yield row if first else {name: value for name, value in row.items() if name not in MACHINE}
+
+
+def latest(rows: Iterable[Row]) -> list[Row]:
+    """The rows of each case that were added last: each time, the first is of what was picked, or
+    says that nothing serves the case."""
+    found: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        mine = found.setdefault(key(row), [])
+        if row.get("chosen") or row["method"] == "refused":
+            mine.clear()
+        mine.append(row)
+    return [row for mine in found.values() for row in mine]
+
+
+def key(row: Row) -> tuple[str, str, str]:
+    """The case of a row."""
+    return row["layer"], row["direction"], row["precision"]
+
+
+def ratios(rows: Iterable[Row]) -> Iterator[tuple[Row, float, float]]:
+    """Each of our rows, with the speeds over PyTorch's best memory order and over a copy."""
+    cases: dict[tuple, list[Row]] = {}
+    for row in rows:
+        cases.setdefault(key(row), []).append(row)
+    for mine in cases.values():
+        torch, copy = (min((r["us"] for r in mine if r["method"] == m), default=math.nan)
+                       for m in ("torch", "copy"))  # fmt: skip
+        for own in mine:
+            if own.get("chosen"):
+                yield own, torch / own["us"], copy / own["us"]
+
+
+def summarized(rows: Iterable[Row]) -> Iterator[str]:
+    """Geometric means by direction, precision and filter, with the least of each."""
+    rows = list(rows)
+    refused = Counter(
+        (row["direction"], row["precision"]) for row in rows if row["method"] == "refused"
+    )
+    yield from (f"{' '.join(which)}: no kernel for {n} layers" for which, n in refused.items())
+    groups: dict[tuple[str, str, str], list[tuple[float, float, Row]]] = {}
+    for own, torch, copy in ratios(rows):
+        which = own["direction"], own["precision"], own["group"]
+        groups.setdefault(which, []).append((torch, copy, own))
+    for which, found in sorted(groups.items()):
+        mean = math.exp(sum(math.log(t) for t, *_ in found) / len(found))
+        least, _, worst = min(found, key=lambda each: each[0])
+        large = [c for _, c, own in found if own["bytes"] >= LARGE]
+        of_copy = f", {min(large):.2f} of copy speed or more" if large else ""
+        yield (
+            f"{' '.join(which)}: {mean:.2f} times PyTorch over {len(found)} layers, least "
+            f"{least:.2f} ({worst['layer']}){of_copy}"
+        )
