@@ -181,9 +181,7 @@ def test_unknown_text_is_refused_with_what_is_accepted(text, message):
 
 
 def test_an_algorithm_of_another_type_is_refused():
-    with pytest.raises(
-        TypeError, match="algorithm is of type int; expected an Algorithm or a text"
-    ):
+    with pytest.raises(TypeError, match="is of type int; expected an Algorithm or a text"):
         parse_algorithm(3)  # type: ignore[arg-type]
 
 

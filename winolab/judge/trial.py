@@ -22,11 +22,10 @@ from winolab.problem import Problem, in_layout, shapes
 from winolab.ref.algorithms import convolution
 
 LATE = 0.1  # seconds in which a result that is written too late is waited for
-CALLS, AGAIN = 10, 3  # equal calls, of right and of wrong results
+CALLS, AGAIN, THREADS = 10, 3, 4  # equal calls, of right and of wrong results; in threads
 # Data whose errors no prediction holds of: signs of the two operands go together, digits are lost.
 ROUGH = ("sums that cancel", "subnormal")
 KINDS = {"subnormal": "subnormal", data.BEYOND: "overflow"}  # what a fault with such data is called
-THREADS = 4
 # What a kernel is refused for, and what is left out where ``--skip`` names it.
 CHECKS = {
     "values": "the result is not what the algorithm may return",

@@ -87,7 +87,7 @@ def _compilers() -> set[str]:
 
 
 class Asking:
-    """Of all tests those that ask."""
+    """Leaves the tests that ask."""
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if "compiled" in getattr(item, "fixturenames", ())]
