@@ -3,8 +3,9 @@
 ``python -m experiments.judged.on_gpu`` prints a line a kernel.
 A row a kernel: what it claims, the verdict that is expected and the one found, which checks refused
 it. Rows replace experiments/results/judged_gpu.jsonl. Each kernel is judged in a process of its
-own, some at once, and has its seconds. Exit code 1 if a right one is refused, a fault accepted, or
-one could not be judged.
+own, some at once, and has its seconds. Exit code 1 if a right one is refused, a fault accepted or
+refused for something else, or one could not be judged. A library that picks among its kernels may
+pick one that is not what is claimed: its verdict is shown, and either is well.
 """
 
 from __future__ import annotations
@@ -44,12 +45,14 @@ LOST = ("crash", "hang", "declined")
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel to judge: what it claims, whose arrays it takes, and whether it is right."""
+    """A kernel to judge: what it claims, whose arrays it takes, whether it is right (None: nobody
+    knows before), and by which check a fault shows, where no race decides."""
 
     name: str
     where: str
     library: str
-    right: bool = False
+    right: bool | None = False
+    check: str = ""
     precision: str = "fp32"
     algorithm: str = "direct"
     serves: str = ""
@@ -58,6 +61,8 @@ class Kernel:
     @property
     def expected(self) -> str:
         """The verdict."""
+        if self.right is None:
+            return "either"
         return "accepted" if self.right else "refused"
 
 
@@ -67,17 +72,18 @@ def _raw(name: str, **more: Any) -> Kernel:
 
 KERNELS = (
     _raw("right", right=True),
-    _raw("unwritten_tile"),
-    _raw("off_by_one_pad"),
+    _raw("unwritten_tile", check="unwritten"),
+    _raw("off_by_one_pad", check="values"),
     _raw("race"),
-    _raw("tf32"),
-    _raw("swallowed_nan"),
+    _raw("tf32", check="values"),
+    _raw("swallowed_nan", check="nan"),
     _raw("wrong_stream"),
-    _raw("reads_outside"),
+    _raw("reads_outside", check="outside"),
     _raw("stale_workspace"),
-    _raw("transposed_filter"),
+    _raw("transposed_filter", check="values"),
     _raw("overflow", precision="fp16"),
-    Kernel("torch_cudnn", f"{FOLDER}/cudnn.py:conv", "torch", right=True),
+    # of 256 channels cuDNN picked Winograd's algorithm, which passes infinity on as NaN
+    Kernel("torch_cudnn", f"{FOLDER}/cudnn.py:conv", "torch", right=None),
     Kernel("cubin", "direct.cubin", "cupy", right=True),
     Kernel("triton", f"{FOLDER}/with_triton.py:conv", "torch", right=True, seconds=20),
     Kernel(
@@ -100,6 +106,7 @@ def judged(kernel: Kernel, seconds: float, built: Path) -> Row:
     row: Row = {
         "name": kernel.name, "library": kernel.library, "algorithm": kernel.algorithm,
         "precision": kernel.precision, "direction": claim.direction, "expected": kernel.expected,
+        "by": kernel.check,
     }  # fmt: skip
 
     def told(number: int) -> None:
@@ -113,7 +120,7 @@ def judged(kernel: Kernel, seconds: float, built: Path) -> Row:
             loaded |= {"arrays": kernel.library, "device": "cuda"}
         found, _ = judge_apart(
             where, claim, loaded,
-            {"count": COUNT, "first": not kernel.right, "seconds": 0.3, "within": seconds},
+            {"count": COUNT, "first": kernel.right is False, "seconds": 0.3, "within": seconds},
             limit=seconds + MORE, told=told,
         )  # fmt: skip
         checks = [fault.finding.check for fault in found.faults]
@@ -140,10 +147,14 @@ def compiled(path: Path) -> Path:
 
 
 def well(row: Row) -> bool:
-    """Whether a verdict is the expected one, of a fault by what its results are."""
-    if row["found"] != row["expected"]:
+    """Whether a verdict is an expected one, of a fault by what its results are."""
+    if row["found"] == "accepted":
+        return row["expected"] != "refused"
+    if row["found"] != "refused" or row["expected"] == "accepted":
         return False
-    return row["found"] == "accepted" or any(check not in LOST for check in row["checks"])
+    if row["by"]:
+        return row["by"] in row["checks"]
+    return any(check not in LOST for check in row["checks"])
 
 
 def rows(kernels: Sequence[Kernel], seconds: float) -> Iterator[Row]:

@@ -31,11 +31,21 @@ static __device__ float product_of(float v) {
   return v;
 }
 
-static __device__ float sum(float a, float b, float acc) {
-#ifdef HALF_SUMS
-  return wide(narrow(fmaf(a, b, acc)));
+// By PTX, which keeps subnormal numbers: CuPy compiles with -ftz=true, and fmaf would flush them.
+static __device__ float fused(float a, float b, float acc) {
+#if defined(__CUDA_ARCH__)
+  asm("fma.rn.f32 %0, %1, %2, %0;" : "+f"(acc) : "f"(a), "f"(b));
+  return acc;
 #else
   return fmaf(a, b, acc);
+#endif
+}
+
+static __device__ float sum(float a, float b, float acc) {
+#ifdef HALF_SUMS
+  return wide(narrow(fused(a, b, acc)));
+#else
+  return fused(a, b, acc);
 #endif
 }
 
@@ -105,11 +115,11 @@ conv(const element* x, const element* w, element* y, element* workspace, int N, 
     if (k < filters) {
       const long long to = ((long long)(n * OH + oh) * OW + ow) * K + g * filters + k;
 #ifdef STALE_WORKSPACE
-      acc += wide(workspace[to]);  // which nobody cleared
+      acc = fused(1, wide(workspace[to]), acc);  // which nobody cleared
       workspace[to] = narrow(acc);
 #endif
 #ifdef SPLIT
-      y[to] = narrow(wide(y[to]) + acc);  // no atomic addition
+      y[to] = narrow(fused(1, wide(y[to]), acc));  // no atomic addition
 #else
       y[to] = narrow(acc);
 #endif

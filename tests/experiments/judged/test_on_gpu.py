@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import ctypes
 import json
 import re
 import subprocess
@@ -40,6 +41,36 @@ def test_every_source_compiles(macros: tuple[str, ...]) -> None:
     assert not found.resources["conv"].spills
 
 
+def ptx(source: str, *options: str) -> str:
+    """What NVRTC makes of it with these options."""
+    library, program, size = nvrtc.library(), ctypes.c_void_p(), ctypes.c_size_t()
+    created = library.nvrtcCreateProgram(
+        ctypes.byref(program), source.encode(), b"direct.cu", 0, None, None
+    )
+    given = [option.encode() for option in ("--gpu-architecture=compute_90", *options)]
+    array = (ctypes.c_char_p * len(given))(*given)
+    assert not created
+    try:
+        assert not library.nvrtcCompileProgram(program, len(given), array)
+        assert not library.nvrtcGetPTXSize(program, ctypes.byref(size))
+        text = ctypes.create_string_buffer(size.value)
+        assert not library.nvrtcGetPTX(program, text)
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+    return text.value.decode()
+
+
+@pytest.mark.parametrize("macros", sources.MACROS, ids=" ".join)
+def test_no_source_loses_subnormal_numbers_as_cupy_compiles_it(macros: tuple[str, ...]) -> None:
+    """CuPy adds -ftz=true, which flushes them in all arithmetic that is no PTX of our own."""
+    assert "fma.rn.ftz.f32" in ptx('extern "C" __global__ void k(float* x) '
+                                   "{ x[0] = fmaf(x[1], x[2], x[3]); }", "-ftz=true")  # fmt: skip
+    found = ptx(sources.source(*macros), "-ftz=true")
+    assert "fma.rn.f32" in found
+    flushed = set(re.findall(r"\b[\w.]+\.ftz[\w.]*", found))
+    assert all(each.startswith("setp.") for each in flushed), flushed  # a NaN is none all the same
+
+
 def test_macros_are_those_of_the_source_and_change_it() -> None:
     used = set(re.findall(r"#ifn?def (\w+)", sources.FILE.read_text()))
     assert used == {name for macros in sources.MACROS for name in macros}
@@ -62,6 +93,11 @@ def test_every_kernel_is_there_and_every_fault_planted() -> None:
     assert len(set(names)) == len(names)
     assert {kernel.name for kernel in KERNELS if not kernel.right} >= FAULTS
     assert {kernel.library for kernel in KERNELS if kernel.right} == {"cupy", "torch"}
+    assert [kernel.name for kernel in KERNELS if kernel.right is None] == ["torch_cudnn"]
+    by = {kernel.name: kernel.check for kernel in KERNELS if kernel.check}
+    assert by.items() >= {"swallowed_nan": "nan", "unwritten_tile": "unwritten"}.items()
+    assert {*by.values()} <= {*CHECKS}
+    assert {*by} <= FAULTS
     for kernel in KERNELS:
         Claim(kernel.algorithm, kernel.precision)
         file, _, name = kernel.where.partition(":")
@@ -87,7 +123,13 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, verdicts: dict[str, Any]) -> None:
 
     monkeypatch.setattr(on_gpu, "judge_apart", judge_apart)
     monkeypatch.setattr(on_gpu.bench, "context", lambda: {"device": "a GPU"})
-    kernels = [Kernel(name, f"x.py:{name}", "cupy", right="right" in name) for name in verdicts]
+    kernels = [
+        Kernel(
+            name, f"x.py:{name}", "cupy", right=None if name == "picked" else "right" in name,
+            check="nan" if name == "swallowed" else "",
+        )
+        for name in verdicts
+    ]  # fmt: skip
     monkeypatch.setattr(on_gpu, "KERNELS", kernels)
 
 
@@ -103,6 +145,22 @@ def test_a_table_in_which_all_is_as_expected(tmp_path: Path, monkeypatch, capsys
     assert all(row["device"] == "a GPU" and row["winolab"] for row in rows)
 
 
+@pytest.mark.parametrize("check", ["", "nan"])
+def test_what_a_library_picks_is_shown_and_not_counted(
+    tmp_path: Path, monkeypatch, capsys, check: str
+) -> None:
+    stand_in(monkeypatch, {"right": "", "picked": check})
+    output = tmp_path / "rows.jsonl"
+    on_gpu.main(60, "", output)
+    printed = capsys.readouterr().out
+    assert "2 of 2 kernels judged, 0 otherwise than expected" in printed
+    assert re.search(f"expected either +found {'refused' if check else 'accepted'}", printed)
+    assert ("nan: so it is" in printed) == bool(check)
+    assert [json.loads(row)["checks"] for row in output.read_text().splitlines()] == [
+        [], [check] if check else [],
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "verdicts",
     [
@@ -111,6 +169,9 @@ def test_a_table_in_which_all_is_as_expected(tmp_path: Path, monkeypatch, capsys
         {"right": "", "fault": "crash"},
         {"right": ValueError("does not\nload"), "fault": "nan"},
         {"right": "", "fault": OSError("gone")},
+        {"right": "", "swallowed": "subnormal"},
+        {"right": "", "picked": "hang"},
+        {"right": "", "picked": OSError("gone")},
     ],
 )
 def test_what_is_otherwise_ends_with_1_and_no_other(
@@ -157,9 +218,10 @@ def test_without_a_gpu_one_line_says_so(tmp_path: Path, monkeypatch) -> None:
 
 def test_a_fault_is_caught_by_its_results_alone() -> None:
     for check in CHECKS:
-        row = {"expected": "refused", "found": "refused", "checks": [check]}
+        row = {"expected": "refused", "found": "refused", "checks": [check], "by": ""}
         assert well(row) == (check not in ("crash", "hang", "declined"))
-    assert not well({"expected": "refused", "found": "refused", "checks": []})  # served too few
+        assert well({**row, "by": "nan"}) == (check == "nan")
+    assert not well({**row, "checks": []})  # served too few
 
 
 # direct.cu as C++: a block is one thread, and one block follows another.
