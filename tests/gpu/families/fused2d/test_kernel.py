@@ -294,6 +294,12 @@ def test_filter_gradients(padding, parts) -> None:
     check(problem, "backward_filter", narrow(fused=True, layout="compact", split_k=parts))
 
 
+@pytest.mark.parametrize("ahead", [False, True])
+def test_filter_gradients_by_one_team(ahead: bool) -> None:
+    problem = Problem.of((3, 7, 9, 13), (21, 3, 3, 13), padding=1)
+    check(problem, "backward_filter", replace(GRADIENT, teams=1, ahead=ahead, split_k=3))
+
+
 def test_a_filter_that_is_prepared() -> None:
     problem = Problem.of((1, 6, 6, 12), (33, 3, 3, 12), padding=1)
     p = next(fused2d.plans(Request(problem, "forward", H100, ALGORITHM, "fp32")))
