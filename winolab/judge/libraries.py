@@ -5,11 +5,10 @@ from __future__ import annotations
 import ctypes
 import importlib
 import math
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import ml_dtypes
@@ -34,17 +33,29 @@ def pattern(what: str, dtype: np.dtype) -> Any:
     return dtype.type({"nan": math.nan, "zero": 0.0}[what])
 
 
+@cache
+def _compilations() -> Any:
+    """Numba's events, which learns NumPy's functions where it compiles first, or reads what it has
+    compiled: here, before they are replaced. None without Numba."""
+    try:
+        numba: Any = importlib.import_module("numba")
+    except ImportError:
+        return None
+    numba.njit(lambda: None)()
+    return importlib.import_module("numba.core.event")
+
+
 @contextmanager
-def _numba(begins: Callable[[], None], ends: Callable[[], None]) -> Iterator[None]:
+def _compiling(begins: Callable[[], None], ends: Callable[[], None]) -> Iterator[None]:
     """Call ``begins`` and ``ends`` around what Numba compiles meanwhile: it does so at the first
     call with arrays of a kind, and knows NumPy's own functions alone."""
-    event: Any = sys.modules.get("numba.core.event")
-    if event is None:
+    events = _compilations()
+    if events is None:
         yield
         return
     depth = 0
 
-    class Compiling(event.Listener):
+    class Around(events.Listener):
         def on_start(self, event: Any) -> None:
             nonlocal depth
             depth += 1
@@ -56,7 +67,7 @@ def _numba(begins: Callable[[], None], ends: Callable[[], None]) -> Iterator[Non
             if not depth:
                 ends()
 
-    with event.install_listener("numba:compile", Compiling()):
+    with events.install_listener("numba:compile", Around()):
         yield
 
 
@@ -114,14 +125,14 @@ class NumPy:
         own = {name: getattr(self.module, name) for name in self.poisoned}
         filling = {name: self._filling(create, what) for name, create in own.items()}
         with ExitStack() as stack:
+            if self.module is np:
+                sides = partial(self._replace, own), partial(self._replace, filling)
+                stack.enter_context(_compiling(*sides))
             if not self.cuda:
                 perturb(ZEROS if what == "zero" else HUGE)
                 stack.callback(perturb, 0)
             stack.callback(self._replace, own)
             self._replace(filling)
-            stack.enter_context(
-                _numba(partial(self._replace, own), partial(self._replace, filling))
-            )
             yield
 
     def _replace(self, functions: dict[str, Callable[..., Any]]) -> None:
