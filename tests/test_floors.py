@@ -18,11 +18,14 @@ IMPORTS = graph(ROOT, PACKAGES)
 LIBRARY = [name for name in MODULES if name.partition(".")[0] == "winolab"]
 CORE = {"numpy", "scipy", "mpmath", "ml_dtypes", "typer", "rich"}
 # Who imports the GPU's libraries; a folder stands for what is in it.
-CUPY = ("winolab.gpu.driver", "winolab.bench")
+CUPY = ("winolab.gpu.driver", "winolab.bench", "experiments.judged.kernels_gpu")
 TORCH = ("winolab.torch", "winolab.gpu.runtime", "winolab.bench", "winolab.judge", "experiments")
 DISCOVER = ("experiments.harness.studies", "experiments.measure.cases")  # what papers there are
 FLINT = ("winolab.ref.arithmetic.rational",)
-NUMBA = ("winolab.ref.arithmetic.compiled", "winolab.ref.arithmetic.loops")
+NUMBA = (
+    *("winolab.ref.arithmetic.compiled", "winolab.ref.arithmetic.loops"),
+    "winolab.judge.libraries",  # which it replaces functions of
+)
 PICTURES = ("winolab.api.picture", "experiments", "papers")
 ALLOWED = {
     "flint": FLINT,

@@ -67,7 +67,7 @@ class Kernel:
 
 
 def _raw(name: str, **more: Any) -> Kernel:
-    return Kernel(name, f"{FOLDER}/raw.py:{name}", "cupy", **more)
+    return Kernel(name, f"{FOLDER}/with_cupy.py:{name}", "cupy", **more)
 
 
 KERNELS = (

@@ -32,7 +32,7 @@ from typing import Annotated
 
 import typer
 
-from experiments.harness.facts import ROOT
+from experiments.harness.facts import PAPERS, ROOT
 from experiments.harness.tables import RESULTS
 
 LOGS = ROOT / "build" / "sitting"
@@ -64,6 +64,10 @@ _SANITIZER = "--changed --rows experiments/results/sanitizer.jsonl"
 _FIRST = "resnet18,resnet50,vgg16,inception_v3"
 _SECOND = "densenet121,convnext_tiny,efficientnet_b0,unet2d,unet3d,video_decoder"
 _NETWORKS = "experiments.networks.end_to_end --networks"
+_PAPERS = tuple(  # steps of papers that have times of their own on a GPU, by its first word
+    Step(path.parent.name.partition("_")[0], 200, f"papers.{path.parent.name}.gpu_times")
+    for path in sorted(PAPERS.glob("*/gpu_times.py"))
+)
 STEPS = (
     Step("tests", 430, "pytest -q -n auto -m gpu tests/gpu", limited=False),
     Step("net_forward", 300, "experiments.measure.layers networks_forward"),
@@ -82,7 +86,7 @@ STEPS = (
     Step("fused_own", 120, "experiments.measure.fused.own"),
     Step("im2col", 90, "experiments.measure.published.im2col"),
     Step("omega", 90, "experiments.measure.published.omega"),
-    Step("dwm", 200, "papers.dwm_2021.gpu_times"),
+    *_PAPERS,
     Step("nested", 80, "experiments.measure.nested"),
     Step("grouped", 60, "experiments.measure.layers grouped"),
     Step("strided", 60, "experiments.measure.layers strided"),

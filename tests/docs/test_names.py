@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("winolab", "experiments", "papers", "tests", "docs")
-ENDINGS = ("py", "cuh", "cpp", "h", "md")
+ENDINGS = ("py", "cu", "cuh", "cpp", "h", "md")
 TEXTS = sorted(
     path
     for place in ("*.md", *(f"{folder}/**/*.{end}" for folder in FOLDERS for end in ENDINGS))
@@ -26,10 +26,21 @@ for _path in (*TEXTS, ROOT / "CHANGELOG.md"):
     for _first in range(len(_parts)):
         FILES["/".join(_parts[_first:])].append(_path.parent)
 SHARED = ROOT / "winolab/gpu/codegen/kernels"
-FILE = re.compile(r"(?<![\w/.<>*{}-])((?:[\w-]+/)*\w[\w-]*\.(?:py|cuh|md))\b")
+FILE = re.compile(r"(?<![\w/.<>*{}-])((?:[\w-]+/)*\w[\w-]*\.(?:py|cuh?|md))\b")
 DOTTED = re.compile(r"(?<![\w./])(?:[a-z_]\w*\.)+\w+\b(?!\*)")
 COMMENT = re.compile(r"(?:^ *|  )# .*")
-OTHERS = {"py", "cuh", "md", "toml", "ipynb", "json", "jsonl", "hpp", "cpp"}  # endings of files
+OTHERS = {
+    "py",
+    "cu",
+    "cuh",
+    "md",
+    "toml",
+    "ipynb",
+    "json",
+    "jsonl",
+    "hpp",
+    "cpp",
+}  # endings of files
 VARIABLES = {"params", "tensor"}  # named as modules are
 LIBRARIES = {"jax", "torch"}  # of others, whose names ours have at their ends
 

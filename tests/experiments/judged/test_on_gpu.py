@@ -74,7 +74,7 @@ def test_no_source_loses_subnormal_numbers_as_cupy_compiles_it(macros: tuple[str
 def test_macros_are_those_of_the_source_and_change_it() -> None:
     used = set(re.findall(r"#ifn?def (\w+)", sources.FILE.read_text()))
     assert used == {name for macros in sources.MACROS for name in macros}
-    text = (ROOT / FOLDER / "raw.py").read_text()
+    text = (ROOT / FOLDER / "with_cupy.py").read_text()
     assert used == set(re.findall(r'_made\("(\w+)"', text)) | {"HALF_SUMS"}
     assert len({nvrtc.compile_cubin(sources.source(*m), "sm_90a").cubin
                 for m in sources.MACROS}) == len(sources.MACROS)  # fmt: skip
