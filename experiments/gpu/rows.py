@@ -7,6 +7,7 @@ they name another.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -162,10 +163,11 @@ def kernel(name: str) -> tuple[int, int, int]:
 
 
 def tiles(name: str) -> list[Tile]:
-    """The tiles of "F(4×4,3×3)", one a dimension, of "Γ8(6,3)" or "Ω8(3,6)"; none of others."""
+    """The tiles of "F(4×4,3×3)", one a dimension, with their states where those are more than
+    inputs, "F(8×8,9×9;19×19)"; of "Γ8(6,3)" or "Ω8(3,6)"; none of others."""
     if name.startswith("F("):
-        n, r = (map(int, side.split("×")) for side in name[2:].rstrip(")").split(","))
-        return [Tile(*pair) for pair in zip(n, r, strict=True)]
+        sides = (map(int, side.split("×")) for side in re.split("[,;]", name[2:].rstrip(")")))
+        return [Tile(*numbers) for numbers in zip(*sides, strict=True)]
     _, n, r = kernel(name)
     return [Tile(n, r)] if n * r > 1 else []
 

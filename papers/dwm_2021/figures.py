@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from matplotlib.figure import Figure
 
 from experiments.harness.jobs import Row
-from experiments.harness.tables import select
-from experiments.report.figures import Drawn, mean, panels_of, with_legend
-from papers.dwm_2021 import frontier
+from experiments.harness.tables import Table, select
+from experiments.report.figures import Drawn, lines_of, mean, panels_of, with_legend
+from papers.dwm_2021 import frontier, speeds
 
 STYLES = {"fp32": "-", "fp16": "--"}
 COLOURS = {"direct": "#55a868", "winograd": "#c44e52", "dwm": "#4c72b0"}
@@ -70,7 +71,23 @@ def savings(rows: Sequence[Row]) -> Figure:
     return with_legend(figure, panels[0])
 
 
+def measured(table: Table, rows: Sequence[Row]) -> Figure:
+    """What a GPU measured for a table, a line a case, a mark a column; claims are left out."""
+    cells = [c for c in table.cells(rows) if not c.claim]
+    names = list(dict.fromkeys(c.where for c in cells))
+    figure, panel = lines_of(names, (8, 1.4 + 0.2 * len(names)))
+    for i, column in enumerate(dict.fromkeys(c.column for c in cells)):
+        mine = [(c.ours, names.index(c.where)) for c in cells if c.column == column]
+        panel.plot(*zip(*mine, strict=True), "os^vD*x+"[i % 8], markersize=4, label=column)
+    panel.set_xscale("log")
+    return with_legend(figure, panel)
+
+
 FIGURES: dict[str, tuple[Drawn, ...]] = {
+    **{
+        table.key: ((partial(measured, table), "As a GPU measured it; its name is in the rows."),)
+        for table in speeds.ALL
+    },
     "dwm_2021 table1": (
         (errors, "Mean squared errors of 2-D convolutions. The paper's numbers did not survive."),
     ),

@@ -225,14 +225,17 @@ def _tiled_ffts(problem: Problem, unit: str) -> Iterator[Any]:
 
 
 def _memory(cp: Any, call: Callable[[], Any]) -> int:
-    """Bytes that a call takes from an empty pool, by what the pool then holds."""
-    pool = cp.get_default_memory_pool()
+    """Bytes that a call takes from a pool of its own, by what that then holds.
+
+    The default pool does not say: what is left of blocks that others hold a part of serves a call
+    without the pool's growing.
+    """
+    pool = cp.cuda.MemoryPool()
     call()
-    cp.cuda.Device().synchronize()
-    pool.free_all_blocks()
-    before = pool.total_bytes()
-    call()
-    return pool.total_bytes() - before
+    with cp.cuda.using_allocator(pool.malloc):
+        call()
+        cp.cuda.Device().synchronize()
+    return pool.total_bytes()
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from experiments.report.figures import (
     with_legend,
 )
 from papers.im2col_winograd_2024 import accuracy as im2col_winograd
+from papers.im2col_winograd_2024 import training
 from papers.im2col_winograd_2024.variants import ON_A_GPU, TABLES, cells_kernels
 
 
@@ -112,6 +113,7 @@ def figure10(rows: Sequence[Row]) -> Figure:
 
 
 FIGURES: dict[str, tuple[Drawn, ...]] = {
+    **training.PICTURES,
     "im2col_winograd_2024 table3": (
         (table3, "Mean relative error of each kernel on U[1,2]. Crosses: the paper."),
         (cugemm, "The CuGEMM column over the number of terms: it grows as TF32, but for Γ8(7,2)."),

@@ -11,12 +11,23 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from experiments.gpu.texts import told
 from experiments.harness.facts import table
 from experiments.harness.jobs import Row
 from experiments.harness.missing import missing, not_reproduced
 from experiments.harness.tables import Cell, Table, none, one, select, stored
 from experiments.harness.verdicts import Verdict
+from experiments.report.figures import (
+    COLOURS,
+    INK,
+    PAPER_STYLE,
+    Drawn,
+    lines_of,
+    panels_of,
+    with_legend,
+)
 from experiments.report.texts import Text
 
 PAPER = "im2col_winograd_2024"
@@ -105,9 +116,46 @@ def _of(name: str, title: str, cells: Any, plan: str, rows: Sequence[Row]) -> Ta
         alone = [(c.where, {c.column: c.paper}) for c in cells([])]
         return missing(PAPER, name, title, lambda: alone, WHY)
     return Table(
-        PAPER, name, title, none, cells, "nothing is judged: another device, other images",
+        PAPER, name, title, none, partial(_measured, cells, plan),
+        "nothing is judged: another device, other images",
         sources=("training",), values=("step_ms", "peak_mb", "losses"),
     )  # fmt: skip
+
+
+def _measured(cells: Any, plan: str, rows: Sequence[Row]) -> list[Cell]:
+    """The cells where the plan has rows, else none."""
+    return cells(rows) if select(rows, plan=plan) else []
+
+
+def shares(number: int, rows: Sequence[Row]) -> Figure:
+    """Acceleration and memory saved of what was trained, the paper's as crosses."""
+    cells = [c for c in cells_speed(number, rows) if c.standing == Verdict.NOT_COMPARABLE]
+    names = list(dict.fromkeys(c.where for c in cells))
+    figure, panel = lines_of(names, (7.5, 1.4 + 0.4 * len(names)))
+    for column, mark in (("acceleration", "o"), ("memory saved", "s")):
+        mine = {c.where: c for c in cells if c.column == column}
+        panel.plot([mine[name].ours for name in names], range(len(names)), mark, label=column)
+        panel.plot([mine[name].paper for name in names], range(len(names)),
+                   label="paper" if mark == "o" else "_paper", **PAPER_STYLE)  # fmt: skip
+    panel.axvline(1, color=INK, linewidth=0.8)
+    panel.set(xlabel="PyTorch's over ours", xlim=(0, None))
+    return with_legend(figure, panel)
+
+
+def curves(number: int, rows: Sequence[Row]) -> Figure:
+    """A panel a network: losses over steps, a line a method."""
+    measured = pairs(number, rows)
+    figure, panels = panels_of(1, len(measured), (3.4 * len(measured) + 1, 3.4), sharey=False)
+    for panel, (where, runs) in zip(panels, measured.items(), strict=True):
+        for run, colour, name in zip(runs, (COLOURS["best"], "black"), ("winolab", "PyTorch"),
+                                     strict=True):  # fmt: skip
+            losses = [math.nan if v is None else v for v in run["losses"]]
+            steps = [run["every"] * i for i in range(len(losses))]
+            panel.plot(steps, losses, color=colour, label=name, marker=".", linewidth=0.9)
+        panel.set_title(where.partition(",")[0])
+        panel.set_xlabel("step")
+    panels[0].set_ylabel("loss")
+    return with_legend(figure, panels[0])
 
 
 TABLES = made(stored("training"))
@@ -127,4 +175,15 @@ TEXTS = {
     )
     for each in TABLES
     if not each.missing
+}
+PICTURES: dict[str, tuple[Drawn, ...]] = {
+    f"{PAPER} table{number}": (
+        (partial(shares, number), "Times and memory of a step, PyTorch's over ours on an H200."),
+    )
+    for number in PLANS
+} | {
+    f"{PAPER} figure{figure}": (
+        (partial(curves, number), "Losses on the same generated images, the same weights."),
+    )
+    for figure, number in FIGURES.items()
 }

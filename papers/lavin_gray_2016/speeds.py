@@ -73,6 +73,15 @@ def cudnn(rows: Iterable[Row], batch: int) -> float:
     return total
 
 
+def cudnn_gpu(rows: Iterable[Row]) -> str:
+    """The GPU of cuDNN's rows, "H200"."""
+    return next(
+        row["device"].split()[1]
+        for row in rows
+        if (row["list"], row["method"]) == ("vgg_e", "cudnn")
+    )
+
+
 def cells_table(number: int, rows: Sequence[Row]) -> list[Cell]:
     """The weighted totals of a table by batch: the paper's shares of its peak beside ours."""
     data, _ = DATA[number]
@@ -98,7 +107,10 @@ def cells_table(number: int, rows: Sequence[Row]) -> list[Cell]:
                 / weighted(transformed(mine, False), batch)[0]),
         ]  # fmt: skip
         if data == "fp32":
-            note = "another device; over cuDNN's fastest that runs, of another run"
+            note = (
+                "another device; over cuDNN's fastest that runs, of another run on an "
+                f"{cudnn_gpu(rows)}"
+            )
             found.append(one(where, "speedup over cuDNN", line["speedup"],
                              cudnn(rows, batch) / milliseconds,
                              standing=Verdict.NOT_COMPARABLE, note=note))  # fmt: skip

@@ -22,7 +22,7 @@ from papers.opencnn_2021.machine import (
     intensity,
 )
 from papers.opencnn_2021.pictures import PICTURES
-from papers.opencnn_2021.speeds import cells_figure15, cells_speedups
+from papers.opencnn_2021.speeds import AUTHORS_GPU, GPU, cells_figure15, cells_speedups
 from papers.opencnn_2021.targets import cells_targets
 from winolab.device import H100
 from winolab.gpu.planner.device_model import MODEL
@@ -43,11 +43,13 @@ def speedups(number: int, rows: Sequence[Row]) -> Figure:
             for batch in BATCHES
         ]
         places = range(len(found))
-        panel.plot(places, [cell.ours for cell in found], "o", markersize=4, label="H100")
+        panel.plot(places, [cell.ours for cell in found], "o", markersize=4, label=GPU)
         if baseline == "yan":
             theirs = [_cell(cells, f"the authors' code, N = {batch}", layer).ours
                       for layer in LAYERS for batch in BATCHES]  # fmt: skip
-            panel.plot(places, theirs, "s", markersize=3.5, label="the authors' code, H100")
+            panel.plot(
+                places, theirs, "s", markersize=3.5, label=f"the authors' code, {AUTHORS_GPU}"
+            )
         panel.plot(places, [cell.paper for cell in found], label="paper", **PAPER_STYLE)
         panel.axhline(1, color="#333333", linewidth=0.8)
         panel.set_xticks(range(0, len(found), len(BATCHES)), LAYERS, ha="left")
@@ -69,7 +71,7 @@ def figure15(rows: Sequence[Row]) -> Figure:
         panel.plot(range(len(cases)), values, "s--", markersize=3, linewidth=0.8, label=name)
     panel.set_xticks(range(0, len(cases), len(BATCHES)), LAYERS, ha="left")
     panel.set_ylabel("TFLOPS, equation 6")
-    panel.set_title("N = 32 to 128, an H100")
+    panel.set_title(f"N = 32 to 128, ours on an {GPU}, theirs on an {AUTHORS_GPU}")
     return with_legend(figure, panel)
 
 
@@ -78,9 +80,9 @@ def _cell(cells: Sequence[Cell], where: str, column: str) -> Cell:
 
 
 SPEEDUPS = (
-    "Speedups of openCNN's optSTS64 layout: dots, our kernel's on an H100; squares, the authors' "
-    "own builds there; crosses, the paper's on an {device}. Over cuDNN ours is the fused FFMA "
-    "kernel over cuDNN's fastest that runs."
+    f"Speedups of openCNN's optSTS64 layout: dots, our kernel's on an {GPU}; squares, the authors' "
+    f"own builds on an {AUTHORS_GPU}; crosses, the paper's on an {{device}}. Over cuDNN ours is "
+    "the fused FFMA kernel over cuDNN's fastest that runs."
 )
 
 
@@ -129,7 +131,7 @@ def table1(part: str, unit: str, rows: Sequence[Row]) -> Figure:
     places = range(len(names))
     for column, mark in (("one warp", "o"), ("16 warps", "s")):
         found = [_cell(cells, name, column).ours for name in names]
-        panel.plot(places, found, mark, markersize=5, label=f"H100, {column}")
+        panel.plot(places, found, mark, markersize=5, label=f"{GPU}, {column}")
     printed = [_cell(cells, name, "one warp").paper for name in names]
     panel.plot(places, printed, label="paper, RTX 2080 Ti", **PAPER_STYLE)
     panel.set_xticks(places, [name.replace(", ", "\n") for name in names])
@@ -173,7 +175,7 @@ FIGURES: dict[str, tuple[Drawn, ...]] = {
         (counted, "Cycles of stores and loads of each layout of the output, by the banks' model."),
     ),
     "opencnn_2021 targets": (
-        (targets, "What the fused kernel reached on an H100; lines: what it was to reach."),
+        (targets, f"What the fused kernel reached on an {GPU}; lines: what it was to reach."),
     ),
     "opencnn_2021 table3": ((partial(speedups, 3), SPEEDUPS.format(device="RTX 2080 Ti")),),
     "opencnn_2021 table4": ((partial(speedups, 4), SPEEDUPS.format(device="RTX 3090")),),
@@ -193,7 +195,7 @@ FIGURES: dict[str, tuple[Drawn, ...]] = {
         (figure16, "Products of a block over the bytes it loads, N = 128, layout optSTS64."),
     ),
     "opencnn_2021 figure17": (
-        (figure17, "Speed of our fastest policy over cuDNN's algorithms on an H100, FP32."),
+        (figure17, f"Speed of our fastest policy over cuDNN's algorithms on an {GPU}, FP32."),
     ),
     "opencnn_2021 figure15": (
         (figure15, "Output layouts beside each other; the fastest policy loads pixels ahead."),

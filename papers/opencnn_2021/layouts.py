@@ -129,7 +129,7 @@ def cells_counted(rows: Sequence[Row]) -> list[Cell]:
         if both := speed.keys() & yan.keys():
             logs = [math.log(speed[case] / yan[case]) for case in both]
             gain = math.exp(sum(logs) / len(logs))
-            found.append(one(made.name, "speed over Yan et al.'s, an H100", None, gain))
+            found.append(one(made.name, "speed over Yan et al.'s", None, gain))
     return found + [
         one(f"sts64 over yan, {channels} channels", f"by the banks alone, {name}", None,
             by_banks(channels, device, timing))

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from experiments.gpu.rows import devices
 from experiments.harness.facts import facts, table
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell, Table, none, one
@@ -34,9 +35,13 @@ def cells_table1(part: str, rows: Sequence[Row]) -> list[Cell]:
     the text says of stores by the lanes that Yan et al.'s layout has at work."""
     column = {"a": "cycles", "b": "bytes_a_cycle"}[part]
     found = []
-    measured = {(r["type"], r["width"], r["lanes"], r["warps"]): r[column] for r in rows}
-    if not measured:
+    if not rows:
         return []
+    gpu = devices(rows)[0]
+    measured = {
+        (r["type"], r["width"], r["lanes"], r["warps"]): r[column]
+        for r in rows if r["device"] == gpu
+    }  # fmt: skip
     for line in table(PAPER, f"1{part}")["rows"]:
         for key, width in WIDTHS.items():
             where = f"{line['type']}, {width} bits"

@@ -137,8 +137,8 @@ paper.figure("layouts", 3)
 paper.table("layouts")
 
 # %% [markdown]
-# Every layout that the kernel has, counted, and its speed on an H100 over the kernel with Yan et
-# al.'s layout, where it was measured (blocks of 64 filters, CHWN):
+# Every layout that the kernel has, counted, and its speed over the kernel with Yan et al.'s layout,
+# where it was measured (blocks of 64 filters, CHWN, on an H200 and an H100):
 
 # %%
 from winolab.gpu.families.fused2d.banks import Cost
@@ -177,7 +177,7 @@ print(f"cycles on Turing that no layout can do without: {least():,.0f}")
 # %% [markdown]
 # ## Table 1: what an access costs
 #
-# The cycles behind that are Table 1's. On an H100 one warp's stores take nearly the same; sixteen
+# The cycles behind that are Table 1's. On an H200 one warp's stores take nearly the same; sixteen
 # warps fill the gaps, and then only idle lanes cost throughput:
 
 # %%
@@ -190,9 +190,9 @@ paper.figure("table1b")
 # ## Tables 3 and 4: speedups
 #
 # As printed, over cuDNN 8.2's fused Winograd and over the authors' CUDA version of Yan et al.;
-# beside them the authors' own code on an H100, and our kernel with both layouts there. The authors'
-# gain falls with depth on all three GPUs, since deeper layers sum more channels for an output. In
-# our kernel other warps make the next tiles meanwhile, and the layout hardly matters.
+# beside them the authors' own code on an H100, our kernel with both layouts on an H200. The
+# authors' gain falls with depth on all GPUs, since deeper layers sum more channels for an output.
+# In our kernel other warps make the next tiles meanwhile, and the layout hardly matters.
 
 # %%
 paper.figure("table3")

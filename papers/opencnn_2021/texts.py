@@ -18,7 +18,7 @@ from papers.opencnn_2021.machine import (
     TABLE1B,
 )
 from papers.opencnn_2021.search import SEARCH
-from papers.opencnn_2021.speeds import AUTHORS, BEST, FIGURE15, TABLE3, TABLE4
+from papers.opencnn_2021.speeds import AUTHORS, AUTHORS_GPU, BEST, FIGURE15, GPU, TABLE3, TABLE4
 from papers.opencnn_2021.tables import EQUATION3
 from papers.opencnn_2021.targets import TARGETS
 
@@ -45,7 +45,7 @@ def _counted(cells: Sequence[Cell]) -> list[str]:
         f"On Turing both phases of a block would take {yan:,.0f} cycles by Yan et al.'s layout, "
         f"{compact:,.0f} by the paper's, {wide:,.0f} by 128-bit stores of all lanes, which a "
         f"search found. With them our kernel has {min(speeds):.2f} to {max(speeds):.2f} of its "
-        "speed with Yan et al.'s on an H100: warps fill the gaps of one another's stores, and "
+        "speed with Yan et al.'s: warps fill the gaps of one another's stores, and "
         "producers bound it. Were nothing hidden, banks alone would make optSTS64 "
         f"{max(banks):.2f} times as fast as Yan et al.'s on 64 channels and {min(banks):.2f} on "
         "512, on either GPU: what the paper measures, up to 2.15, has other causes beside."
@@ -76,10 +76,10 @@ def _speedups(cells: Sequence[Cell]) -> list[str]:
     }
     told = ", ".join(f"{layer} {value:.2f}" for layer, value in mean.items())
     return [
-        f"The authors' own builds on an H100 gain {told}, falling with depth as printed. In our "
-        f"kernel the 64-bit layout has {min(over):.2f} to {max(over):.2f} of the 128-bit one's "
-        "speed: producers run ahead into the next work tile while consumers finish one, and hide "
-        "what a layout gains; the authors' threads do all of it one after another."
+        f"The authors' own builds on an {AUTHORS_GPU} gain {told}, falling with depth as printed. "
+        f"In our kernel the 64-bit layout has {min(over):.2f} to {max(over):.2f} of the 128-bit "
+        "one's speed: producers run ahead into the next work tile while consumers finish one, and "
+        "hide what a layout gains; the authors' threads do all of it one after another."
     ]
 
 
@@ -88,8 +88,8 @@ def _figure15(cells: Sequence[Cell]) -> list[str]:
     theirs = [c.ours for c in cells if c.column == f"the authors' {AUTHORS[BEST]}"]
     return [
         f"{min(best):.0f} to {max(best):.0f} TFLOPS by the fastest policy of each case; the "
-        f"authors' optSTS64, in another run, {min(theirs):.0f} to {max(theirs):.0f}. Their builds "
-        "of the compact layout and of 64-bit loads are as fast, as the paper says."
+        f"authors' optSTS64, on an {AUTHORS_GPU}, {min(theirs):.0f} to {max(theirs):.0f}. Their "
+        "builds of the compact layout and of 64-bit loads are as fast, as the paper says."
     ]
 
 
@@ -102,7 +102,8 @@ def _targets(cells: Sequence[Cell]) -> list[str]:
 
     return [
         f"Shares of the ceiling: {told('share')}; producers, which share a multiprocessor's issue "
-        f"slots with the products, are the rest. Over the authors' fastest build, in another run: "
+        f"slots with the products, are the rest. Over the authors' fastest build, in another run "
+        f"and on an {AUTHORS_GPU}: "
         f"{told('speed over the authors')}. Over Yan et al.'s layout on 64 channels: "
         f"{told('speed over Yan')}."
     ]
@@ -112,7 +113,7 @@ def _table1(cells: Sequence[Cell]) -> list[str]:
     ours = {(c.where, c.column): c.ours for c in cells}
     half = "STS, 128 bits, half of the lanes"
     return [
-        "Stores of one warp take an H100's cycles as they take Turing's: a transaction and two "
+        f"Stores of one warp take an {GPU}'s cycles as they take Turing's: a transaction and two "
         "beside. One warp alone does not say what a multiprocessor can: sixteen move 128 bytes a "
         f"cycle whatever the width, and {ours[half, '16 warps']:.0f} where half of the lanes are "
         "idle. Idle lanes cost half of the throughput on both; narrow stores cost nothing where "
@@ -149,16 +150,17 @@ def _figure17(cells: Sequence[Cell]) -> list[str]:
 MACHINE = Text(
     "Castro et al. time loads and stores of shared memory by one warp, in machine code of their "
     "own, on an RTX 2080 Ti.",
-    "Kernels of 64 unrolled accesses, whose machine code is disassembled and counted, on an H100.",
+    "Kernels of 64 unrolled accesses, whose machine code is disassembled and counted, on an "
+    f"{GPU}.",
     "Another device's cycles are shown and not judged.",
     _table1,
 )
 SPEEDUPS = Text(
     "Castro et al. time the layers of ResNet over cuDNN's fused Winograd and over their version of "
     "Yan et al.'s layout.",
-    "The same layouts in our kernel, side by side in one run on an H100, and the authors' own code "
-    "there, in another; cuDNN's fused Winograd does not run there, its fastest algorithm stands "
-    "for it.",
+    f"The same layouts in our kernel, side by side in one run on an {GPU}, and the authors' own "
+    f"code on an {AUTHORS_GPU}; cuDNN's fused Winograd does not run there, its fastest algorithm "
+    "stands for it.",
     "Other devices' ratios are shown and not judged.",
     _speedups,
 )
@@ -174,7 +176,8 @@ TEXTS = {
     COUNTED.key: Text(
         "Castro et al. compare layouts by bytes a cycle of one warp's stores, and by speedups.",
         "All layouts of our kernel, by the model of the banks, whose Turing takes Table 1's "
-        "cycles; the kernel's speed with each over that with Yan et al.'s, geometric means.",
+        "cycles; the kernel's speed with each over that with Yan et al.'s, geometric means of "
+        f"runs on an {GPU} and, of layouts that the paper does not have, on an {AUTHORS_GPU}.",
         "Nothing is judged: the paper has no such table.",
         _counted,
     ),
@@ -198,7 +201,8 @@ TEXTS = {
     FIGURE16.key: Text(
         "Castro et al. draw their kernel and cuDNN's under a roofline, and say that blocks of 64 "
         "filters have 33 % more arithmetic intensity than of 32.",
-        "Products of a block over the bytes of filters and tiles that it loads; speeds on an H100.",
+        "Products of a block over the bytes of filters and tiles that it loads; speeds on an "
+        f"{GPU}.",
         "Nothing is judged: the gain follows from sizes of blocks, the figure's numbers did not "
         "survive.",
         _figure16,
@@ -211,8 +215,8 @@ TEXTS = {
     ),
     FIGURE15.key: Text(
         "Castro et al. draw TFLOPS by equation 6, which divides direct convolution's by 2.25.",
-        "Our kernel with their layouts, the fastest of its policies, and the authors' code, on an "
-        "H100.",
+        f"Our kernel with their layouts, the fastest of its policies, on an {GPU}, and the "
+        f"authors' code on an {AUTHORS_GPU}.",
         "The figures' numbers did not survive; nothing is judged.",
         _figure15,
     ),

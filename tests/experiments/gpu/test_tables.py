@@ -87,6 +87,7 @@ def test_kernel_names(name: str, expected: tuple) -> None:
 
 def test_tiles_of_kernels() -> None:
     assert tiles("F(3×4,7×5)") == [Tile(3, 7), Tile(4, 5)]
+    assert tiles("F(8×8,9×9;19×19)") == [Tile(8, 9, 19)] * 2
     assert tiles("Γ8(6,3)") == [Tile(6, 3)]
     assert tiles("Ω2(1,1)") == tiles("conv2d") == []
 
