@@ -110,7 +110,7 @@ def test_errors_say_what_is_possible():
         winolab.dwm(0)
     with pytest.raises(ValueError, match="expected at least 1"):
         winolab.dwm(3, (2, 0))
-    with pytest.raises(ValueError, match="2 pieces but 3 tiles"):
+    with pytest.raises(ValueError, match="2 piece and 3 tile sizes; expected as many"):
         winolab.dwm((3, 3), (2, 2, 2))
     with pytest.raises(ValueError, match="has the form 'dwm:3:2'"):
         parse_algorithm("dwm:3")
