@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 # The tests and the sweeps use the cores by processes; threads under them only wait for each other.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: reproduce test test-gpu sanitize measure lint types notebooks docs bench wheel clean
+.PHONY: reproduce test test-gpu sanitize measure lint types notebooks docs installed bench wheel clean
 
 reproduce: $(VENV)/.has-experiments
 	$(BIN)/winolab reproduce $(if $(ALL),--all) $(if $(FULL),--full)
@@ -49,6 +49,8 @@ notebooks: $(VENV)/.has-dev
 docs: $(VENV)/.has-docs
 	$(BIN)/python -m sphinx -q -W --keep-going -d build/doctrees -b html docs build/site
 	@echo "the site is in build/site/index.html"
+
+installed: $(VENV)/.has-dev $(VENV)/.has-docs
 
 bench: $(VENV)/.has-dev
 	$(BIN)/python -m experiments.harness.bench
