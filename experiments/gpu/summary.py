@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from experiments.gpu import devices as gpu_devices
 from experiments.gpu import losses as gpu_losses
+from experiments.gpu import samples as gpu_samples
 from experiments.gpu.rows import Row, cases, mean
 from experiments.gpu.rows import stored as stored_gpu
 from experiments.gpu.targets.table import TARGETS
@@ -46,6 +47,9 @@ def sections() -> Iterator[tuple[str, list[str]]]:
     for title, lines in (
         ("FP32 kernels, forward", _kernels()),
         ("What calls pick, beside the fastest library", _beside()),
+        ("Layers of networks", gpu_samples.networks()),
+        ("Whole networks", gpu_samples.whole()),
+        ("Random problems on GPUs", gpu_samples.problems()),
         ("Aims of our own", _means()),
     ):
         if lines:

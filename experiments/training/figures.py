@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from experiments.harness.jobs import Row
 from experiments.harness.tables import select
 from experiments.report.figures import COLOURS, Drawn, panels_of, with_legend
+from experiments.training import on_gpu
 from experiments.training.tables import NAMES, PRECISIONS, TILES
 
 LINES = {"winolab": COLOURS["best"], "torch": "black", "tf32": COLOURS["tf32"]}
@@ -51,6 +52,7 @@ def breaks(rows: Sequence[Row]) -> Figure:
 
 
 FIGURES: dict[str, tuple[Drawn, ...]] = {
+    **on_gpu.FIGURES,
     "training simulated": ((simulated, "Losses of five seeds: their mean and their range."),),
     "training breaks": ((breaks, "Losses of one seed, by precision and tile."),),
 }

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell, Table, interval, none, one, select
+from experiments.training import on_gpu
 
 TITLE = "Training"
 PAPER = "training"
@@ -85,4 +86,4 @@ SIMULATED, BREAKS = (
         ("breaks", "Where training breaks, tile by tile", cells_breaks),
     )
 )  # fmt: skip
-TABLES = (SIMULATED, BREAKS)
+TABLES = (SIMULATED, BREAKS, on_gpu.TWO)

@@ -86,7 +86,7 @@ def measured(table: Table, rows: Sequence[Row]) -> Figure:
 FIGURES: dict[str, tuple[Drawn, ...]] = {
     **{
         table.key: ((partial(measured, table), "As a GPU measured it; its name is in the rows."),)
-        for table in speeds.ALL
+        for table in speeds.TABLES
     },
     "dwm_2021 table1": (
         (errors, "Mean squared errors of 2-D convolutions. The paper's numbers did not survive."),

@@ -12,4 +12,6 @@ TABLES = (
     *variants.TABLES,
     *training.TABLES,
 )
-COMMANDS = training.COMMANDS
+COMMANDS = training.COMMANDS | {
+    variants.MEASURED: "python -m experiments.measure.published.im2col",
+}

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from experiments.harness.missing import Lines, missing
+from experiments.training import on_gpu
 from papers.winrs_2025 import counts, errors, grid, kernels, plans, timing
 
 COMMANDS = {"fused_omega": "python -m experiments.measure.published.omega"}
-
-
-def _training() -> Lines:
-    return [
-        ("claim", {"accuracy within 0.6 % of PyTorch's, FP32": 0.6}),
-        ("the figure", {"training loss on ImageNet-1K": None}),
-    ]
 
 
 TABLES = (
@@ -30,5 +23,5 @@ TABLES = (
     timing.FRONTIER_TABLE,
     *kernels.TABLES,
     *plans.TABLES,
-    missing(grid.PAPER, "figure13", "CNN training", _training, "no training yet"),
+    on_gpu.FIGURE13,
 )

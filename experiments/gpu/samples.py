@@ -1,0 +1,163 @@
+"""What docs/results.md says of samples on GPUs: layers of networks, whole ones, random problems.
+
+Each is a part of all that there is, drawn or as far as time allowed, and says how large a part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from experiments.gpu.rows import Row, mean, stored
+from experiments.harness.facts import ROOT
+from experiments.measure import layer_rows
+from winolab.bench.networks import distinct
+
+DIRECTIONS = ("forward", "backward_data", "backward_filter")
+PRECISIONS = ("fp32", "fp16", "bf16")
+GROUPS = ("dense", "1x1", "strided", "dilated", "grouped", "depthwise", "stem")
+# Aims of ours: of the geometric mean over a list's layers, and of all but a twentieth of them.
+MEANS, LEAST = {"fp32": 2.0, "fp16": 1.15, "bf16": 1.15}, {"fp32": 1.0, "fp16": 0.95, "bf16": 0.95}
+TF32 = 0.95  # FP32 over TF32
+MEASURE = (
+    "python -m experiments.measure.layers networks_forward (…_backward_data, …_backward_filter)"
+)
+EARLY = " Timed after three steps, before calls are CUDA graphs (docs/notes/056)."
+RESULTS = ROOT / "experiments" / "results"
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """A direction and precision: speeds over PyTorch's by kind of layer, and over TF32's."""
+
+    direction: str
+    precision: str
+    devices: frozenset[str]
+    torch: dict[str, list[float]]
+    tf32: list[float]
+
+    @property
+    def every(self) -> list[float]:
+        return [value for values in self.torch.values() for value in values]
+
+    @property
+    def slow(self) -> float:
+        """The part of the layers below the least."""
+        return sum(value < LEAST[self.precision] for value in self.every) / len(self.every)
+
+
+def speeds(rows: Iterable[Row]) -> list[Speeds]:
+    """Of rows of layers: what is picked over PyTorch's best memory order, and over TF32's."""
+    rows = list(rows)
+    tf32: dict[tuple, float] = {}
+    for row in rows:
+        if row["method"] == "tf32":
+            case = layer_rows.key(row)
+            tf32[case] = min(row["us"], tf32.get(case, math.inf))
+    found: dict[tuple[str, str], Speeds] = {}
+    for own, torch, _ in layer_rows.ratios(rows):
+        way = own["direction"], own["precision"]
+        devices = frozenset(r["device"] for r in rows if (r["direction"], r["precision"]) == way)
+        mine = found.setdefault(way, Speeds(*way, devices, {}, []))
+        mine.torch.setdefault(own["group"], []).append(torch)
+        if layer_rows.key(own) in tf32:
+            mine.tf32.append(tf32[layer_rows.key(own)] / own["us"])
+    return list(found.values())
+
+
+def networks() -> list[str]:
+    """A line a direction and precision of the layers of networks that were drawn."""
+    rows = [row for way in DIRECTIONS
+            for row in layer_rows.stored(RESULTS / f"networks_{way}.jsonl")]  # fmt: skip
+    found = {(each.direction, each.precision): each for each in speeds(rows)}
+    if not found:
+        return []
+    of = len(distinct())
+    gpus = ", ".join(sorted(frozenset().union(*(each.devices for each in found.values()))))
+    lines = [
+        f"A random sample of the {of:,} distinct convolutions of fourteen networks at batches 1 "
+        f"and 32, on an {gpus}: speed of what a call picks over PyTorch's in the same precision "
+        "(benchmark mode, the faster memory order), cold L2 cache. Geometric means, in brackets "
+        f"the least and how many layers; aims are {MEANS['fp32']:.2f} in FP32 and "
+        f"{MEANS['fp16']:.2f} in 16 bits, {TF32:.2f} over TF32, and at most 5 % of the layers "
+        f"below {LEAST['fp32']:.2f} and {LEAST['fp16']:.2f}. Run again by `{MEASURE}`; "
+        "`--summary` names the slowest layers.",
+        "",
+        "| | all | aim | over TF32 | below the least | " + " | ".join(GROUPS) + " |",
+        "|---|---|---|---|---|" + "---|" * len(GROUPS),
+    ]
+    for precision in PRECISIONS:
+        for way in DIRECTIONS:
+            if each := found.get((way, precision)):
+                value = mean(each.every)
+                aim = f"{MEANS[precision]:.2f} {met(value >= MEANS[precision])}"
+                tf32 = f"{mean(each.tf32):.2f}" if each.tf32 else ""
+                tf32 += f" {met(mean(each.tf32) >= TF32)}" * bool(each.tf32)
+                slow = f"{each.slow:.0%} {met(each.slow <= 0.05)}"
+                cells = [_shown(each.torch.get(group, [])) for group in GROUPS]
+                name = f"{precision.upper()}, {way.replace('_', ' ')}"
+                lines.append(f"| {name} | {_shown(each.every)} | {aim} | {tf32} | {slow} | "
+                             f"{' | '.join(cells)} |")  # fmt: skip
+    return lines
+
+
+def met(reached: bool) -> str:
+    return "reached" if reached else "missed"
+
+
+def _shown(values: Sequence[float]) -> str:
+    """The geometric mean, the least and how many."""
+    return f"{mean(values):.2f} ({min(values):.2f}, {len(values)})" if values else ""
+
+
+def whole() -> list[str]:
+    """A line a step, format and memory order of whole networks."""
+    times: dict[tuple[str, ...], dict[str, dict[str, float]]] = {}
+    rows = stored("end_to_end")
+    for row in rows:
+        where = row["step"], row["format"], row["order"], row["mode"]
+        of = times.setdefault(where, {}).setdefault(f"{row['network']} of {row['batch']}", {})
+        of[row["method"]] = row["ms"]
+    if not times:
+        return []
+    gpus = ", ".join(sorted({row["device"] for row in rows}))
+    lines = [
+        "Whole networks that `winolab.torch.convert` has put on winolab, random images, on an "
+        f"{gpus}: a step's speed over the same network by PyTorch in benchmark mode, by the clock, "
+        "so that what the host takes counts where it is longer. Geometric means, in brackets the "
+        "least and its network. Run again by `python -m experiments.networks.end_to_end`."
+        + EARLY
+        * any("warm" not in row for row in rows),
+        "",
+        "| step, format, memory order | networks | over PyTorch | over TF32 |",
+        "|---|---|---|---|",
+    ]
+    for (step, kind, order, mode), networks in sorted(times.items()):
+        cells = []
+        for peer in ("torch", "tf32"):
+            ratios = {name: of[peer] / of["winolab"] for name, of in networks.items()
+                      if {peer, "winolab"} <= of.keys()}  # fmt: skip
+            least = min(ratios, key=ratios.__getitem__, default="")
+            cells.append(f"{mean([*ratios.values()]):.2f} ({ratios[least]:.2f}, {least})"
+                         if ratios else "")  # fmt: skip
+        compiled = f", {mode}" * (mode != "eager")
+        lines.append(f"| {step}, {kind.upper()}, channels {order}{compiled} | {len(networks)} | "
+                     f"{' | '.join(cells)} |")  # fmt: skip
+    return lines
+
+
+def problems() -> list[str]:
+    """How many random problems GPUs have had, and how many were wrong."""
+    rows = stored("guarded_problems")
+    if not rows:
+        return []
+    count, wrong = (sum(row[name] for row in rows) for name in ("count", "wrong"))
+    kernels = len({row["mold"] for row in rows})
+    gpus = ", ".join(sorted({row["gpu"] for row in rows}))
+    return [
+        f"{count:,} random problems of {kernels} kernels, {wrong} wrong, on an {gpus}: any "
+        "dimension, stride, dilation, groups, padding, memory order and direction that the kernel "
+        "serves, outputs filled with NaN beforehand, guards around every array, held to the "
+        "proven bound. Run on by `python -m tests.gpu.accumulate`; `--summary` counts.",
+    ]

@@ -1,0 +1,130 @@
+"""Training on GPUs beside WinRS's Figure 13, in 16 bits, and by two processes.
+
+Images are generated, since the paper's are not to be had, and nothing is judged: losses,
+accuracies and times of methods stand beside each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from matplotlib.figure import Figure
+
+from experiments.harness.jobs import Row
+from experiments.harness.missing import not_reproduced
+from experiments.harness.tables import Cell, Table, none, one, select
+from experiments.report.figures import COLOURS, Drawn, panels_of, with_legend
+from experiments.report.texts import Text
+
+WINRS, OURS = "winrs_2025", "training"
+PRINTED = 0.6  # percent that accuracies differ by, FP32
+# By method, format and whether gradients are named: what it is called, and its colour.
+NAMES = {
+    ("torch", "", False): ("PyTorch, FP32", "black"),
+    ("tf32", "", False): ("PyTorch, TF32", COLOURS["tf32"]),
+    ("torch", "fp16", False): ("PyTorch, FP16", COLOURS["direct"]),
+    ("winolab", "", False): ("winolab, FP32", COLOURS["best"]),
+    ("winolab", "fp16", False): ("winolab, FP16", COLOURS["best"]),
+    ("winolab", "fp16", True): ("winolab, FP16, gradients by fused Ω", COLOURS["typed"]),
+}
+
+
+def named(row: Row) -> tuple[str, str]:
+    """What a run's method is called, and its colour."""
+    return NAMES[row["method"], row["amp"], bool(row["gradients"])]
+
+
+def runs(plan: str, rows: Sequence[Row]) -> Iterator[tuple[str, Row, Row]]:
+    """Each run of a plan by its network, with PyTorch's in FP32 of the same device."""
+    for row in select(rows, plan=plan):
+        (first, *_) = select(rows, plan=plan, network=row["network"], device=row["device"],
+                             method="torch", amp="")  # fmt: skip
+        yield row["network"], row, first
+
+
+def cells_runs(plan: str, rows: Sequence[Row]) -> Iterator[Cell]:
+    """Times, memory, the last loss and accuracy of a plan's runs."""
+    for network, row, first in runs(plan, rows):
+        where = f"{network}, {named(row)[0]}"
+        yield one(where, "ms a step", None, row["step_ms"])
+        yield one(where, "times as fast as PyTorch, FP32", None, first["step_ms"] / row["step_ms"])
+        yield one(where, "MB at the peak", None, row["peak_mb"])
+        yield one(where, "last loss", None, row["losses"][-1])
+        if row.get("test_accuracy") is not None:
+            yield one(where, "test accuracy", None, row["test_accuracy"])
+
+
+def cells_figure13(rows: Sequence[Row]) -> list[Cell]:
+    """The paper's claim of accuracy in FP32, which takes its images; FP16 beside FP32."""
+    found = list(cells_runs("fp16", rows))
+    claim = "accuracy within 0.6 % of PyTorch's, FP32"
+    return [*found, not_reproduced("claim", claim, PRINTED)] if found else []
+
+
+def cells_two(rows: Sequence[Row]) -> list[Cell]:
+    """VGG-16 by two processes."""
+    return list(cells_runs("two", rows))
+
+
+def curves(plan: str, rows: Sequence[Row]) -> Figure:
+    """A panel a network: losses over steps, a line a method."""
+    networks = list(dict.fromkeys(row["network"] for row in select(rows, plan=plan)))
+    figure, panels = panels_of(1, len(networks), (4 * len(networks) + 1, 3.6), sharey=False)
+    for panel, network in zip(panels, networks, strict=True):
+        for row in select(rows, plan=plan, network=network):
+            name, colour = named(row)
+            losses = [math.nan if v is None else v for v in row["losses"]]
+            steps = [row["every"] * i for i in range(len(losses))]
+            panel.plot(steps, losses, color=colour, label=name, marker=".", linewidth=0.9)
+        panel.set_title(network)
+        panel.set_xlabel("step")
+    panels[0].set_ylabel("loss")
+    return with_legend(figure, panels[0])
+
+
+def _told(cells: Sequence[Cell]) -> list[str]:
+    """What stands out: how many times as fast each is, and its last loss."""
+    fast = {c.where: c.ours for c in cells if c.column.startswith("times")}
+    loss = {c.where: c.ours for c in cells if c.column == "last loss"}
+    return [
+        f"{where}: {fast[where]:.2f} times PyTorch's speed in FP32, last loss {loss[where]:.3g}."
+        for where in fast
+    ]
+
+
+FIGURE13, TWO = (
+    Table(
+        paper, name, title, none, cells, "nothing is judged: another device, other images",
+        sources=("training",), values=("step_ms", "peak_mb", "losses", "test_accuracy"),
+    )
+    for paper, name, title, cells in (
+        (WINRS, "figure13", "CNN training in FP16, ours on generated images", cells_figure13),
+        (OURS, "two", "VGG-16 by two processes on generated images", cells_two),
+    )
+)  # fmt: skip
+TABLES = (FIGURE13, TWO)
+SAID = "ours: medians of a step, the loss of the last step, accuracy on images of their own."
+TEXTS = {
+    FIGURE13.key: Text(
+        "WinRS trains ResNet-34 and -50 on ImageNet-1K in FP16 with a scaled loss; it converges as "
+        "FP32 by PyTorch does. The curves did not survive; in FP32 accuracies differ by less than "
+        "0.6 %.",
+        "The same networks by SGD with momentum on 10,000 generated images of 32² in ten classes, "
+        "200 steps of 256: by PyTorch in FP32 and under autocast, by winolab's own picks, and with "
+        "filter gradients by fused Ω (`python -m experiments.training.run --plan fp16`).",
+        SAID,
+        _told,
+    ),
+    TWO.key: Text(
+        "No paper asks it.",
+        "VGG-16 of 224², 32 images a process, 30 steps, gradients summed by PyTorch's distributed "
+        "data parallelism (`torchrun --nproc-per-node 2 -m experiments.training.run --plan two`).",
+        SAID,
+        _told,
+    ),
+}
+FIGURES: dict[str, tuple[Drawn, ...]] = {
+    table.key: ((lambda rows, plan=plan: curves(plan, rows), "Losses of one seed, by method."),)
+    for table, plan in ((FIGURE13, "fp16"), (TWO, "two"))
+}

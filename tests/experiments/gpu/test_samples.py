@@ -1,0 +1,55 @@
+"""Samples on GPUs from made-up rows: means and the least by kind of layer, and what is missed."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.gpu import samples
+from experiments.gpu.samples import speeds
+
+
+def case(layer: str, group: str, ours: float, torch: float, tf32: float) -> list[dict]:
+    """A case's rows: the pick, a slower plan, PyTorch in two memory orders and by TF32."""
+    which = {"layer": layer, "group": group, "direction": "forward", "precision": "fp32",
+             "device": "NVIDIA H"}  # fmt: skip
+    times = (("winolab", ours), ("winolab", 0.1), ("torch", torch), ("torch", 2 * torch),
+             ("tf32", 3 * tf32), ("tf32", tf32))  # fmt: skip
+    return [{**which, "method": method, "us": us, "chosen": method == "winolab" and us != 0.1}
+            for method, us in times]  # fmt: skip
+
+
+def test_speeds_are_of_picks_over_the_faster_order() -> None:
+    rows = [*case("a", "dense", 1.0, 4.0, 2.0), *case("b", "dense", 2.0, 2.0, 1.0),
+            *case("c", "stem", 4.0, 2.0, 2.0)]  # fmt: skip
+    for row in rows:
+        row["bytes"] = 1
+    (found,) = speeds(rows)
+    assert found.torch == {"dense": [4.0, 1.0], "stem": [0.5]}
+    assert found.tf32 == [2.0, 0.5, 0.5]
+    assert found.slow == pytest.approx(1 / 3)
+    assert found.devices == {"NVIDIA H"}
+
+
+def test_a_missed_aim_is_said(monkeypatch) -> None:
+    slow = case("a", "1x1", 2.0, 1.0, 1.0)
+    monkeypatch.setattr(samples.layer_rows, "stored", lambda path: slow * ("forward" in path.stem))
+    line = samples.networks()[-1]
+    assert line.startswith("| FP32, forward | 0.50 (0.50, 1) | 2.00 missed | 0.50 missed | 100%")
+    fast = case("a", "1x1", 1.0, 3.0, 1.0)
+    monkeypatch.setattr(samples.layer_rows, "stored", lambda path: fast * ("forward" in path.stem))
+    assert "missed" not in samples.networks()[-1]
+
+
+def test_whole_networks_and_problems_say_how_many(monkeypatch) -> None:
+    row = {"step": "forward", "format": "fp32", "order": "last", "mode": "eager", "network": "n",
+           "batch": 32, "device": "NVIDIA H", "warm": 20}  # fmt: skip
+    rows = {"end_to_end": [row | {"method": m, "ms": ms} for m, ms in
+                           (("winolab", 2.0), ("torch", 3.0), ("tf32", 1.0))],
+            "guarded_problems": [{"mold": m, "count": 16, "wrong": 0, "gpu": "NVIDIA H"}
+                                 for m in "ab"]}  # fmt: skip
+    monkeypatch.setattr(samples, "stored", lambda name: rows[name])
+    *_, line = samples.whole()
+    end = "| forward, FP32, channels last | 1 | 1.50 (1.50, n of 32) | 0.50 (0.50, n of 32) |"
+    assert line == end
+    assert not any(samples.EARLY in each for each in samples.whole())
+    assert samples.problems()[0].startswith("32 random problems of 2 kernels, 0 wrong")
