@@ -11,7 +11,13 @@ from tests.gpu.support.gradients import SHARES, SMALL, asked, shared
 from tests.gpu.support.halves import on_cpu, on_gpu, problems, too_far
 from winolab.algorithm import Problem
 from winolab.gpu.families.wgrad import PARAMS
-from winolab.gpu.families.wgrad_direct.config import COLUMNS, SOURCE, WORK, ColumnsConfig
+from winolab.gpu.families.wgrad_direct.config import (
+    COLUMNS,
+    POINTWISE,
+    SOURCE,
+    WORK,
+    ColumnsConfig,
+)
 from winolab.gpu.families.wgrad_direct.launch import COLUMN_PARAMS
 from winolab.gpu.families.wgrad_direct.plan import WgradColumnsPlan, columns_plans
 
@@ -23,7 +29,7 @@ def planned(problem: Problem, precision: str, config: ColumnsConfig, kind: str) 
 
 
 @pytest.mark.parametrize("execute", [on_cpu, pytest.param(on_gpu, marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("config", COLUMNS, ids=str)
+@pytest.mark.parametrize("config", COLUMNS + POINTWISE, ids=str)
 def test_gradients_are_those_of_fp64(config, execute: Execute) -> None:
     for problem, precision, kind, x, dy in problems():
         for multiprocessors, sharing in SHARES:

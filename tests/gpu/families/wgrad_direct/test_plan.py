@@ -14,6 +14,7 @@ from winolab.gpu.families.wgrad_direct.config import (
     COLUMNS,
     CONSUMERS,
     NARROW,
+    POINTWISE,
     PRODUCERS,
     ColumnsConfig,
     NarrowConfig,
@@ -44,7 +45,7 @@ def test_nothing_but_the_result_holds_infinity(plans, config) -> None:
 @pytest.mark.parametrize(
     ("plans", "configs", "name"),
     [
-        (columns_plans, COLUMNS, "winolab_wgrad_direct_columns"),
+        (columns_plans, COLUMNS + POINTWISE, "winolab_wgrad_direct_columns"),
         (narrow_plans, NARROW, "winolab_wgrad_direct_narrow"),
     ],
 )

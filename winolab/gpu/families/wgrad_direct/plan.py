@@ -22,6 +22,7 @@ from winolab.gpu.families.wgrad_direct.config import (
     COLUMNS,
     KC,
     NARROW,
+    POINTWISE,
     SPLIT,
     ColumnsConfig,
     DirectConfig,
@@ -230,7 +231,8 @@ class WgradSplitPlan(SplitTiling, WgradColumnsPlan):
 def columns_plans(request: Request) -> Iterator[WgradColumnsPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
     g = fitting(request, "direct products", VECTOR)
-    for shape in shapes(request, g, ColumnsConfig, COLUMNS):
+    offered = COLUMNS + (POINTWISE if g.filter[2] == 1 else ())
+    for shape in shapes(request, g, ColumnsConfig, offered):
         yield _columns(request, g, shape)
 
 
