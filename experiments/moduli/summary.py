@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import geometric_mean
 
-from experiments.harness.tables import rows_of
+from experiments.harness.jobs import Row
+from experiments.harness.tables import rows_of, stored
 from experiments.moduli.tables import FORMATS, TABLES, TOLD, ours_of, own
 from winolab.algorithm import parse_algorithm
 
+# Kernels with moduli beside minimal ones of the same filter: names as rows have them.
+PAIRS = (
+    ("Γ9(6,3)", "Γ8(6,3)"),
+    ("Γ12(6,5)", "Γ8(4,5)"),
+    ("Γ15(6,7)", "Γ16(10,7)"),
+    ("Γ19(8,9)", "Γ16(8,9)"),
+    ("F(6×6,3×3;9×9)", "F(4×4,3×3)"),
+    ("F(7×7,3×3;10×10)", "F(4×4,3×3)"),
+    ("F(8×8,3×3;12×12)", "F(4×4,3×3)"),
+    ("F(6×6,5×5;12×12)", "F(3×3,5×5)"),
+    ("F(8×8,9×9;19×19)", "F(3×3,3×3)"),
+    ("F(8×8,9×9;19×19)", "Γ16(8,9)"),
+    ("F(1×6×6,1×3×3;1×9×9)", "F(1×4×4,1×3×3)"),
+)
+ARITHMETICS = {"fp32": "FFMA", "fp32_split": "split FP32", "fp16": "FP16", "bf16": "BF16"}
 COLUMNS = ("states", "saving", "gain", *FORMATS)
 
 
@@ -18,8 +35,13 @@ def sections() -> Iterator[tuple[str, list[str]]]:
         for table in TABLES
         for row in rows_of(table)
     }
-    if not known:
-        return
+    if known:
+        yield "Moduli beyond points", _algorithms(known)
+    if lines := _kernels(stored("nested")):
+        yield "Moduli in kernels", lines
+
+
+def _algorithms(known: Mapping[tuple[str, str], float]) -> list[str]:
     lines = [
         "Multiplications saved, noise gain and relative RMS error of zero-mean data over 64 "
         "channels, simulated, ten seeds. Minimal algorithms have as many states as inputs; one "
@@ -38,4 +60,59 @@ def sections() -> Iterator[tuple[str, list[str]]]:
                 f"| {line.where} | {points} | {states:.0f} | {saving:.2f} | "
                 f"{float(f'{gain:.3g}'):,g} | {fp32:.1e} | {fp16:.1e} |"
             )
-    yield "Moduli beyond points", lines
+    return lines
+
+
+def _kernels(rows: Sequence[Row]) -> list[str]:
+    """A line a pair and arithmetic: time and error with moduli over the minimal kernel's."""
+    found = list(pairs(rows))
+    if not found:
+        return []
+    gpus = ", ".join(sorted({row["device"] for row in rows}))
+    lines = [
+        f"Kernels whose algorithms have quadratic factors, beside minimal ones, forward on an "
+        f"{gpus}: cold L2 cache, the filter's transform included; errors are relative RMS on "
+        "normal data. Geometric means, in brackets the least and the most. Γ is fused, F nested. "
+        "Run again by `python -m experiments.measure.nested`.",
+        "",
+        "| with moduli | minimal | products | layers | time over that | error over that |",
+        "|---|---|---|---|---|---|",
+    ]
+    for ours, minimal, products, times, errors in found:
+        lines.append(
+            f"| {ours} | {minimal} | {products} | {len(times)} | {_ends(times, '.2f')} | "
+            f"{_ends(errors, '.2g')} |"
+        )
+    return lines
+
+
+def _ends(values: Sequence[float], shown: str) -> str:
+    ends = f" ({min(values):{shown}} to {max(values):{shown}})" if len(values) > 1 else ""
+    return f"{geometric_mean(values):{shown}}{ends}"
+
+
+def pairs(rows: Sequence[Row]) -> Iterator[tuple[str, str, str, list[float], list[float]]]:
+    """Each pair's names and arithmetic, then times and errors over the minimal kernel's, a number
+    a layer; a nested kernel beside a fused one has split products, that one FFMA's."""
+    of: dict[tuple, dict[tuple[str, str], Row]] = {}
+    for row in rows:
+        if row["method"] == "winolab":
+            layer = tuple(row["x"]), tuple(row["w"]), row["direction"], row["group"]
+            of.setdefault(layer, {})[row["kernel"], row["products"]] = row
+    for ours, minimal in PAIRS:
+        for products, name in ARITHMETICS.items():
+            mixed = ours[0] == "F" and minimal[0] == "Γ"
+            if mixed and products != "fp32_split":
+                continue
+            other = "fp32" if mixed else products
+            both = [
+                (mine[ours, products], mine[minimal, other])
+                for mine in of.values()
+                if {(ours, products), (minimal, other)} <= mine.keys()
+            ]
+            if both:
+                yield (
+                    ours, minimal, f"{name} over FFMA" if mixed else name,
+                    [a["us"][1] / b["us"][1] for a, b in both],
+                    [a["relative_rms_n01"] / b["relative_rms_n01"] for a, b in both],
+                )  # fmt: skip

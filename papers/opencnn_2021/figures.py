@@ -89,9 +89,9 @@ SPEEDUPS = (
 def figure16(rows: Sequence[Row]) -> Figure:
     """The roofs of FFMA units and of L2, and blocks of 64 and 32 filters below them."""
     figure, (panel,) = panels_of(1, 1, (6.5, 3.8))
-    clock = next(row["sm_mhz"] for row in rows if row["list"] == "opencnn")
+    clock = next(row["sm_mhz"] for row in rows if row.get("list") == "opencnn")
     roof = 2e-6 * H100.lanes * H100.multiprocessors * clock
-    ends = np.array([1.0, 32.0])
+    ends = np.array([1.0, 256.0])
     panel.plot(ends, np.minimum(roof, ends * MODEL.device.l2 / 1e12), color="#333333",
                label="FFMA peak; L2")  # fmt: skip
     cells = cells_figure16(rows)
@@ -99,6 +99,11 @@ def figure16(rows: Sequence[Row]) -> Figure:
         found = [c.ours for c in cells if c.column == "TFLOPS" and c.where.endswith(f"= {bm}")]
         panel.plot([intensity(bm)] * len(found), found, mark, markersize=5,
                    label=f"b_k = {bm}, Conv2 to Conv5")  # fmt: skip
+    for level, mark in (("L2", "^"), ("DRAM", "v")):
+        at = [c.ours for c in cells if c.column == f"FLOP a byte of {level}, counted"]
+        speed = [c.ours for c in cells if c.column == "TFLOPS, counted"]
+        if at:
+            panel.plot(at, speed, mark, markersize=4, label=f"{level}, counted")
     panel.set_xscale("log", base=2)
     panel.set_yscale("log", base=2)
     panel.set(xlabel="FLOP a byte loaded", ylabel="TFLOPS, equation 6")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -13,9 +13,11 @@ from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell, Table, none, one
 from experiments.harness.verdicts import Verdict
 from papers.opencnn_2021.speeds import NOTHING, PAPER, SAVING
+from winolab.bench.layers import parse_square
 from winolab.gpu.families.fused2d.config import KC
 from winolab.gpu.families.fused2d.layouts import STATES, TILES
 
+SECTOR = 32  # bytes of L2 that a counter counts as one
 WIDTHS = {"w32": 32, "w64": 64, "w128": 128}
 LAYERS, BATCHES = ("Conv2", "Conv3", "Conv4", "Conv5"), (32, 64, 96, 128)
 # Figure 17's names of cuDNN's algorithms, from above, by what a row calls them.
@@ -67,7 +69,7 @@ def cells_figure16(rows: Sequence[Row]) -> list[Cell]:
     """Intensity and TFLOPS of products, of blocks of 64 and 32 filters, at N = 128."""
     mine = [
         r for r in rows
-        if r["list"] == "opencnn" and r.get("output_layout") == "sts64" and r["batch"] == 128
+        if r.get("list") == "opencnn" and r.get("output_layout") == "sts64" and r["batch"] == 128
         and r["layout"] == "CHWN" and "ahead" not in r["plan"]
     ]  # fmt: skip
     if not mine:
@@ -79,7 +81,36 @@ def cells_figure16(rows: Sequence[Row]) -> list[Cell]:
         where = f"{row['layer']}N128, b_k = {row['bm']}"
         found.append(one(where, "FLOP a byte", None, intensity(row["bm"])))
         found.append(one(where, "TFLOPS", None, row["tflops"] / SAVING))
-    return found
+    return found + list(_counted(rows))
+
+
+def counted(rows: Sequence[Row]) -> Iterator[tuple[str, Row, float]]:
+    """The fused kernel's rows of counters: which policy of which layer, and FLOP of products."""
+    known = dict(zip((64, 128, 256, 512), LAYERS, strict=True))
+    for row in rows:
+        if row.get("launch") == "winolab_fused2d":
+            layer = parse_square(row["layer"])
+            bm, layout = row["plan"].split("x")[0], row["plan"].split()[1]
+            where = f"{known[layer.channels]}N{layer.batch}, {layout}, b_k = {bm}"
+            yield where, row, 2 * layer.problem.macs / SAVING
+
+
+def _counted(rows: Sequence[Row]) -> Iterator[Cell]:
+    """By counters: products' FLOP over the bytes that L2 and DRAM moved, and issue slots in use."""
+    for where, row, flop in counted(rows):
+        yield one(where, "FLOP a byte of L2, counted", None, flop / (SECTOR * row["l2_sectors"]))
+        moved = row["dram_read"] + row["dram_written"]
+        yield one(where, "FLOP a byte of DRAM, counted", None, flop / moved)
+        yield one(where, "TFLOPS, counted", None, 1e-12 * flop / row["seconds"])
+        yield one(where, "issue slots in use, %", None, row["issue"])
+        yield one(where, "L2, % of its rate", None, row["l2"])
+    bytes_of = {where: row["l2_sectors"] for where, row, _ in counted(rows)}
+    for where, moved in bytes_of.items():
+        layer, *layout = where.split(", ")
+        small = f"{layer}, {layout[0]}, b_k = 32"
+        if where.endswith("b_k = 64") and small in bytes_of:
+            gain = bytes_of[small] / moved
+            yield one(f"{layer}, b_k = 64 over 32", "gain of intensity, counted", None, gain)
 
 
 def over(rows: Sequence[Row], layer: str, batch: int, algorithm: str) -> float:
@@ -119,7 +150,7 @@ TABLE1A, TABLE1B = (
 )  # fmt: skip
 FIGURE16 = Table(
     PAPER, "figure16", "Roofline of blocks of 64 and 32 filters", none, cells_figure16,
-    "nothing is judged", sources=("fused2d",), values=("tflops",),
+    "nothing is judged", sources=("fused2d", "counters"), values=("tflops",),
 )  # fmt: skip
 FIGURE17 = Table(
     PAPER, "figure17", "Speedups over cuDNN's algorithms, with Figure 19", none, cells_figure17,

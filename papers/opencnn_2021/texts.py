@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from experiments.harness.tables import Cell
 from experiments.harness.verdicts import Verdict
@@ -130,8 +130,31 @@ def _figure16(cells: Sequence[Cell]) -> list[str]:
         f"Blocks of 64 filters have {gain:.2f} times the intensity of 32, as the paper says. Both "
         "lie right of L2's roof, and speeds of "
         f"{min(speed):.0f} to {max(speed):.0f} TFLOPS below the FFMA units': neither bounds the "
-        "kernel, its producers do."
+        "kernel, its producers do.",
+        *_figure16_counted(cells),
     ]
+
+
+def _figure16_counted(cells: Sequence[Cell]) -> Iterator[str]:
+    """What counters say of the same policies."""
+
+    def ends(column: str) -> str:
+        found = [c.ours for c in cells if c.column == column]
+        return f"{min(found):.0f} to {max(found):.0f}"
+
+    if any("counted" in c.column for c in cells):
+        yield (
+            f"Counted over the policies: {ends('FLOP a byte of L2, counted')} FLOP of products a "
+            f"byte of L2, {ends('FLOP a byte of DRAM, counted')} a byte of DRAM; issue slots are "
+            f"in use {ends('issue slots in use, %')} % of the time, L2's rate "
+            f"{ends('L2, % of its rate')} %. "
+            + "; ".join(
+                f"{c.where} gains {c.ours:.2f} by L2's bytes"
+                for c in cells
+                if c.column == "gain of intensity, counted"
+            )
+            + "."
+        )
 
 
 def _figure17(cells: Sequence[Cell]) -> list[str]:
@@ -202,7 +225,7 @@ TEXTS = {
         "Castro et al. draw their kernel and cuDNN's under a roofline, and say that blocks of 64 "
         "filters have 33 % more arithmetic intensity than of 32.",
         "Products of a block over the bytes of filters and tiles that it loads; speeds on an "
-        f"{GPU}.",
+        f"{GPU}; counted: products over the bytes that L2 and DRAM moved, under ncu.",
         "Nothing is judged: the gain follows from sizes of blocks, the figure's numbers did not "
         "survive.",
         _figure16,

@@ -9,6 +9,7 @@ import pytest
 
 from experiments.harness.tables import rows_of, select
 from experiments.harness.verdicts import Verdict
+from experiments.moduli import summary
 from experiments.moduli.tables import LINES, NESTED, TABLES, Line, ours_of, own
 from winolab.algorithm import parse_algorithm
 from winolab.ref.algebra.transforms import transforms
@@ -66,3 +67,20 @@ def test_the_identity_by_another_way_than_the_prover(line: Line, version) -> Non
             for j, b in enumerate(g):
                 product[i + j] += a * b
         assert found == product
+
+
+def test_kernels_with_moduli_stand_beside_minimal_ones() -> None:
+    """Times and errors of the same layer and products; a nested one beside fused FFMA is named."""
+
+    def row(kernel: str, products: str, us: float, error: float, channels: int = 8) -> dict:
+        return {"x": [1, 9, 9, channels], "w": [8, 9, 9, channels], "direction": "forward",
+                "group": "fp32", "method": "winolab", "kernel": kernel, "products": products,
+                "us": [0.0, us, 0.0], "relative_rms_n01": error}  # fmt: skip
+
+    rows = [row("Γ16(8,9)", "fp32", 10.0, 4e-5), row("Γ19(8,9)", "fp32", 15.0, 1e-6),
+            row("Γ19(8,9)", "fp32", 15.0, 1e-6, channels=16),
+            row("F(8×8,9×9;19×19)", "fp32_split", 5.0, 2e-6)]  # fmt: skip
+    assert list(summary.pairs(rows)) == [
+        ("Γ19(8,9)", "Γ16(8,9)", "FFMA", [1.5], [1e-6 / 4e-5]),
+        ("F(8×8,9×9;19×19)", "Γ16(8,9)", "split FP32 over FFMA", [0.5], [2e-6 / 4e-5]),
+    ]
