@@ -149,9 +149,10 @@ figures.speeds()
 
 # %% [markdown]
 # In split FP32 F(6×6,3×3) with x² + 1 takes 2 to 17 % longer than F(4×4,3×3) in three dimensions
-# and 17 to 46 % in two, at 0.59 to 0.63 of its error. For 9×9 filters F(8×8,9×9) in 19² is the fastest
-# that was measured at 128 and 256 channels, 1.6 and 2.5 times the best without nested kernels, and
-# not at 64. For 5×5 in FP16 the workspace of nested kernels costs more than the products save.
+# and 17 to 46 % in two, at 0.59 to 0.63 of its error. For 9×9 filters F(8×8,9×9) in 19² is the
+# fastest that was measured at 128 and 256 channels, 1.6 and 2.5 times the best without nested
+# kernels, and not at 64. For 5×5 in FP16 the workspace of nested kernels costs more than the
+# products save.
 #
 # Fused on FFMA units, where a multiplication is what counts, F(6,3) in 9 states takes 1.36 to 1.53
 # times as long as Γ8(6,3) at 0.34 to 0.40 of its error, F(8,9) in 19 states 1.6 times as long as

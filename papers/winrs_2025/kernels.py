@@ -16,6 +16,7 @@ from experiments.gpu.rows import (
     Measured,
     Row,
     data_bytes,
+    devices,
     gradients,
     kernel,
     known,
@@ -210,8 +211,10 @@ PADDING = 1.46  # section 5.2: padding of ldmatrix's rows, FP16
 
 
 def cells_ablations(rows: Sequence[Row]) -> list[Cell]:
-    """Each policy of fused Ω in FP16, on over off, by kernel: geometric means over layers."""
+    """Each policy of fused Ω in FP16, on over off, by kernel: geometric means over layers, of the
+    GPU that was measured last."""
     found: list[Cell] = []
+    rows = [row for row in rows if row["device"] == devices(rows)[0]]
     fused = select(rows, kind="fused")
     for name in dict.fromkeys(r["kernel"] for r in fused):
         mine = select(fused, kernel=name)

@@ -301,8 +301,7 @@ TEXTS = {
     ),
     "winrs_2025 ablations_kernels": Text(
         "Section 5.2: padding is worth 46 % in FP16; FP16 is 3.27 times FP32 on average.",
-        f"Fused Ω's policies on and off. {RUN} Rows are of the kernel before every thread arrived "
-        "at its barriers (docs/notes/042).",
+        f"Fused Ω's policies on and off, on the GPU that was measured last. {RUN}",
         "ours: time without the policy over time with it, geometric mean over layers.",
         told,
     ),
