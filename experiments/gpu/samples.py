@@ -48,7 +48,7 @@ class Speeds:
 
 
 def speeds(rows: Iterable[Row]) -> list[Speeds]:
-    """Of rows of layers: what is picked over PyTorch's best memory order, and over TF32's."""
+    """Speeds of what is picked over PyTorch's best memory order, and over TF32's."""
     rows = list(rows)
     tf32: dict[tuple, float] = {}
     for row in rows:
