@@ -161,7 +161,7 @@ figures.speeds()
 #
 # ## What is missing
 #
-# Of the frontier's algorithms a GPU has timed F(8×8,3×3) and F(9×9,3×3) in 12² and 14²: slower than
-# F(4×4,3×3) at half of its error. F(8,3) in 12 states runs fused with the reference's bits on the
-# CPU and has no time. INT8 and FP8 are simulated and have no kernels. No network was trained or
+# A GPU has timed two of the frontier's algorithms, F(8×8,3×3) in 12² and F(9×9,3×3) in 14²: slower
+# than F(4×4,3×3), at half of its error. F(8,3) in 12 states runs fused with the reference's bits on
+# the CPU and has no time. INT8 and FP8 are simulated and have no kernels. No network was trained or
 # evaluated, and 30 % of the places of the search's grid, those of most states, are not searched.

@@ -135,7 +135,7 @@ def shares(number: int, rows: Sequence[Row]) -> Figure:
     for column, mark in (("acceleration", "o"), ("memory saved", "s")):
         mine = {c.where: c for c in cells if c.column == column}
         panel.plot([mine[name].ours for name in names], range(len(names)), mark, label=column)
-        panel.plot([mine[name].paper for name in names], range(len(names)),
+        panel.plot([mine[name].paper or math.nan for name in names], range(len(names)),
                    label="paper" if mark == "o" else "_paper", **PAPER_STYLE)  # fmt: skip
     panel.axvline(1, color=INK, linewidth=0.8)
     panel.set(xlabel="PyTorch's over ours", xlim=(0, None))

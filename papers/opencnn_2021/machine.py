@@ -86,7 +86,7 @@ def cells_figure16(rows: Sequence[Row]) -> list[Cell]:
 
 def counted(rows: Sequence[Row]) -> Iterator[tuple[str, Row, float]]:
     """The fused kernel's rows of counters: which policy of which layer, and FLOP of products."""
-    known = dict(zip((64, 128, 256, 512), LAYERS, strict=True))
+    known: dict[int, str] = dict(zip((64, 128, 256, 512), LAYERS, strict=True))
     for row in rows:
         if row.get("launch") == "winolab_fused2d":
             layer = parse_square(row["layer"])
