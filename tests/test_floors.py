@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,6 @@ from tests.support.imports import circles, graph, imported, modules
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("winolab", "experiments", "papers")
 MODULES = modules(ROOT, PACKAGES)
-IMPORTS = graph(ROOT, PACKAGES)
 LIBRARY = [name for name in MODULES if name.partition(".")[0] == "winolab"]
 CORE = {"numpy", "scipy", "mpmath", "ml_dtypes", "typer", "rich"}
 # Who imports the GPU's libraries; a folder stands for what is in it.
@@ -56,6 +56,12 @@ FRONT = ("winolab", "winolab.__main__")  # what stands on all floors
 FAMILIES = "winolab.gpu.families"
 
 
+@cache
+def imports_of() -> dict[str, set[str]]:
+    """Every module's imports: half a thousand files are read once, and not to collect tests."""
+    return graph(ROOT, PACKAGES)
+
+
 def inside(module: str, place: str) -> bool:
     return module == place or module.startswith(f"{place}.")
 
@@ -74,7 +80,7 @@ def floor(module: str) -> int:
 
 def test_nothing_imports_from_a_floor_above() -> None:
     assert len(LIBRARY) > 250
-    imports = {name: IMPORTS[name] - {"winolab.gpu"} for name in LIBRARY if name not in FRONT}
+    imports = {name: imports_of()[name] - {"winolab.gpu"} for name in LIBRARY if name not in FRONT}
     through = [name for name, others in imports.items() if "winolab" in others]
     assert not through, "import through the package's front door; name the module that defines it"
     above = [
@@ -123,7 +129,7 @@ def test_a_family_is_known_to_the_registry_alone() -> None:
     """Others import none, nor name its files; what several share lies beside their folders."""
     assert len(FOLDERS) > 8
     borrowed: set[tuple[str | None, str | None]] = set()
-    for module, others in IMPORTS.items():
+    for module, others in imports_of().items():
         if inside(module, "winolab.gpu") and module != f"{FAMILIES}.registry":
             found = {family(other) for other in others} - {None, family(module)}
             borrowed |= {(family(module), other) for other in found}
@@ -136,7 +142,7 @@ def test_a_family_is_known_to_the_registry_alone() -> None:
 
 
 def test_no_imports_run_in_a_circle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert not circles(IMPORTS)
+    assert not circles(imports_of())
     (tmp_path / "winolab").mkdir()
     for name, other in (("a", "b"), ("b", "a")):
         text = f"def late():\n    __import__('winolab.{other}')"
@@ -149,7 +155,7 @@ def test_no_imports_run_in_a_circle(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_papers_are_found_and_not_named() -> None:
     """A folder under papers/ can go, and only what is in it goes."""
     for module in (m for m in MODULES if not inside(m, "papers")):
-        found = {name for name in IMPORTS[module] if inside(name, "papers")}
+        found = {name for name in imports_of()[module] if inside(name, "papers")}
         assert module in DISCOVER or not found, module
         assert not re.search(r"""["' ]papers\.[a-z]\w*\.""", MODULES[module].read_text()), module
 
