@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -100,20 +102,21 @@ def test_devices_and_pipes_are_refused_at_once(tmp_path: Path) -> None:
             Lines(path)
 
 
-@pytest.fixture
-def full_after_20_bytes():
-    """Files may have so many bytes: what is beyond fails as on a full disk, partly written."""
+@contextmanager
+def full_after_20_bytes() -> Iterator[None]:
+    """Files may have so many bytes: what is beyond fails as on a full disk, partly written. Not a
+    fixture, behind which pytest writes of the test, to a file perhaps."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_a_full_disk_names_the_file_and_leaves_whole_lines(
-    tmp_path: Path, full_after_20_bytes: None
-) -> None:
+def test_a_full_disk_names_the_file_and_leaves_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
-    with Lines(path) as file:
+    with full_after_20_bytes(), Lines(path) as file:
         file.append({"a": 1})
         with pytest.raises(OSError, match="File too large") as stop:
             file.append({"a": "0123456789"})
