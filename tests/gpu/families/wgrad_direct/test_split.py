@@ -81,7 +81,7 @@ def exact(problem: Problem, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
 @both
 @pytest.mark.parametrize("config", SPLIT, ids=str)
 def test_gradients_are_those_of_fp64(config, execute: Execute) -> None:
-    """Of four ways to share the first case every other config has two, the next one the others."""
+    """Every other config has two of the four ways to share the first case, the next the others."""
     turn = SPLIT.index(config)
     for i, (x_shape, w_shape, padding) in enumerate(CASES):
         groups = x_shape[-1] // w_shape[-1]
