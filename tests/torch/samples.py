@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
 import torch
 
 import winolab.torch
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    try:
-        from torch.testing._internal.common_methods_invocations import op_db
-    except ModuleNotFoundError as missing:
-        wanted = f"PyTorch's samples import {missing.name}: python -m pip install {missing.name}"
-        pytest.fail(wanted, pytrace=False)
 
 NAMES = [f"conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3)]
 COMPLEX = [torch.complex128, torch.complex64]
@@ -28,8 +21,16 @@ ROUNDING |= dict(zip(COMPLEX, ROUNDING.values(), strict=True))
 STORED = {**ROUNDING, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 
 
+@cache
 def entry(name: str) -> Any:
-    """PyTorch's entry of one of NAMES."""
+    """PyTorch's entry of one of NAMES; its table takes seconds, which collecting tests need not."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            from torch.testing._internal.common_methods_invocations import op_db
+        except ModuleNotFoundError as absent:
+            wanted = f"PyTorch's samples import {absent.name}: python -m pip install {absent.name}"
+            pytest.fail(wanted, pytrace=False)
     (found,) = (op for op in op_db if op.name == f"nn.functional.{name}")
     return found
 
