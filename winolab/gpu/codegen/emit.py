@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
@@ -86,13 +87,15 @@ def fingerprint(source: str) -> str:
     """A hash of a translation unit: equal ones compile to the same instructions. Comments, line
     ends and names do not count: names of our own are numbered as they come.
     """
-    numbers: dict[str, str] = {}
+    texts: dict[str, str] = {}  # by name, where each is judged once
+    numbers = itertools.count()
 
     def numbered(match: re.Match[str]) -> str:
         name = match[0]
-        if name[0] == '"' or GIVEN.fullmatch(name):
-            return name
-        return numbers.setdefault(name, f"${len(numbers)}")
+        if name not in texts:
+            given = name[0] == '"' or GIVEN.fullmatch(name)
+            texts[name] = name if given else f"${next(numbers)}"
+        return texts[name]
 
     code = re.sub(r'"(?:\\.|[^"\\])*"|\b[A-Za-z_]\w*', numbered, re.sub(r"//.*", "", source))
     return sha256(" ".join(code.split()).encode()).hexdigest()
