@@ -57,6 +57,25 @@ def test_torch_says_how_much_memory_was_asked(monkeypatch) -> None:
     arrays._fresh.cache_clear()
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_new_tensor_whose_axes_are_moved_is_none_that_was(monkeypatch, first) -> None:
+    """At once as a view of a new one would be."""
+    torch = pytest.importorskip("torch")
+
+    def fresh(shape, dtype, index):
+        return arrays.contiguous(shape), getattr(torch, dtype), torch.device("cpu")
+
+    monkeypatch.setattr(arrays, "_fresh", fresh)
+    arrays._moved.cache_clear()
+    for shape in ((2, 5, 3), (2, 5, 7, 3), (2, 4, 5, 7, 3)):
+        made = arrays.TORCH.moved(shape, "float16", 0, first)
+        empty = arrays.TORCH.empty(shape, "float16", 0)
+        view = (arrays.TORCH.channels_first if first else arrays.TORCH.channels_last)(empty)
+        assert (made.shape, made.stride(), made.dtype) == (view.shape, view.stride(), view.dtype)
+        assert not made._is_view()
+    arrays._moved.cache_clear()
+
+
 class Full:
     """A CUDA array of 48 bytes, of which nothing has a copy."""
 

@@ -75,6 +75,10 @@ class Library:
         memory = hosted.Guarded(shape, dtype)
         return Array(memory.array, index)
 
+    def moved(self, shape: tuple[int, ...], dtype: str, index: int, first: bool) -> Array:
+        made = self.empty(shape, dtype, index)
+        return self.channels_first(made) if first else self.channels_last(made)
+
     def memory(self, size: int, index: int) -> tuple[Array, int]:
         memory = self.empty((size,), "uint8", index)
         return memory, self.address(memory)

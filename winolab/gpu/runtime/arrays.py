@@ -57,6 +57,12 @@ class Library(Protocol):
         """A new array. Raises MemoryError that says how much was asked."""
         ...
 
+    def moved(self, shape: tuple[int, ...], dtype: str, index: int, first: bool) -> Any:
+        """A new array that lies as ``empty``'s does, seen with channels first where it has them
+        last, or the other way. Raises as ``empty``."""
+        made = self.empty(shape, dtype, index)
+        return self.channels_first(made) if first else self.channels_last(made)
+
     def memory(self, size: int, index: int) -> tuple[Any, int]:
         """As many bytes, and their address. Raises as ``empty``."""
         ...
@@ -101,7 +107,7 @@ def library_of(array: Any) -> Library:
 _captured: list[tuple[Any, ...]] = []  # memory of graphs, whose end nobody tells
 
 
-class CuPy:
+class CuPy(Library):
     """CuPy arrays, and what ``__dlpack__`` or ``__cuda_array_interface__`` turns into them."""
 
     def array(self, name: str, value: Any) -> Any:
@@ -192,7 +198,7 @@ class CuPy:
         return driver.cupy().moveaxis(array, -1, 1)
 
 
-class Torch:
+class Torch(Library):
     """Torch CUDA tensors; memory and stream are torch's own."""
 
     def array(self, name: str, value: Any) -> Any:
@@ -250,6 +256,15 @@ class Torch:
         torch = _torch()
         strides, kind, device = _fresh(shape, dtype, index)
         try:  # torch.empty takes half as long again
+            return torch.empty_strided(shape, strides, dtype=kind, device=device)
+        except torch.OutOfMemoryError as error:
+            raise _exhausted(error, _bytes(shape, dtype)) from error
+
+    def moved(self, shape: tuple[int, ...], dtype: str, index: int, first: bool) -> Any:
+        # A view of a new tensor takes the host as long as the tensor.
+        torch = _torch()
+        shape, strides, kind, device = _moved(shape, dtype, index, first)
+        try:
             return torch.empty_strided(shape, strides, dtype=kind, device=device)
         except torch.OutOfMemoryError as error:
             raise _exhausted(error, _bytes(shape, dtype)) from error
@@ -332,6 +347,19 @@ def _fresh(shape: tuple[int, ...], dtype: str, index: int) -> tuple[tuple[int, .
     """Strides, torch's dtype and device of a new tensor."""
     torch = _torch()
     return contiguous(shape), getattr(torch, dtype), torch.device("cuda", index)
+
+
+@lru_cache(maxsize=4096)
+def _moved(
+    shape: tuple[int, ...], dtype: str, index: int, first: bool
+) -> tuple[tuple[int, ...], tuple[int, ...], Any, Any]:
+    """The shape of a new tensor whose channels are seen first, or last, its strides and the rest
+    of ``_fresh``."""
+    strides, kind, device = _fresh(shape, dtype, index)
+    order = (0, len(shape) - 1, *range(1, len(shape) - 1))
+    if not first:
+        order = (0, *range(2, len(shape)), 1)
+    return tuple(shape[i] for i in order), tuple(strides[i] for i in order), kind, device
 
 
 @cache

@@ -99,10 +99,9 @@ class Call:
         moved = self.out_first and not written
         if moved:
             shape = shape[0], shape[-1], *shape[1:-1]
-        made = library.empty(shape, dtype, self.index)
         if self.first == moved:
-            return made
-        return library.channels_first(made) if self.first else library.channels_last(made)
+            return library.empty(shape, dtype, self.index)
+        return library.moved(shape, dtype, self.index, self.first)
 
 
 def prepare_call(

@@ -61,9 +61,12 @@ COLUMNS = (
     ColumnsConfig(6, 64, 128, 6),
     ColumnsConfig(8, 64, 64, 6),
 )
-# Filters of one tap a row besides: narrower blocks have more work tiles, and parts of sums that are
-# a half and a quarter as large. Where other taps share the columns of x, nobody has timed them.
+# Filters with one tap a row have these, too: narrower blocks have more work tiles, and parts of
+# sums that are a half and a quarter as large. They read x and dy more often, so that they lose
+# where their work tiles times the positions are more than MOST_READ (60 layers on an H200:
+# docs/notes/059).
 POINTWISE = (ColumnsConfig(1, 128, 128, 6), ColumnsConfig(1, 64, 128, 8))
+MOST_READ = 420_000
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ leaves.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -21,6 +22,7 @@ from winolab.gpu.families.wgrad_direct.chunks import blocks_of_row, cut, told
 from winolab.gpu.families.wgrad_direct.config import (
     COLUMNS,
     KC,
+    MOST_READ,
     NARROW,
     POINTWISE,
     SPLIT,
@@ -231,9 +233,15 @@ class WgradSplitPlan(SplitTiling, WgradColumnsPlan):
 def columns_plans(request: Request) -> Iterator[WgradColumnsPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
     g = fitting(request, "direct products", VECTOR)
-    offered = COLUMNS + (POINTWISE if g.filter[2] == 1 else ())
-    for shape in shapes(request, g, ColumnsConfig, offered):
+    narrow = () if g.filter[2] > 1 else tuple(v for v in POINTWISE if _reads(g, v) <= MOST_READ)
+    for shape in shapes(request, g, ColumnsConfig, COLUMNS + narrow):
         yield _columns(request, g, shape)
+
+
+def _reads(g: Gradient, v: ColumnsConfig) -> int:
+    """Work tiles of a group times positions."""
+    tiles = -(-g.out_channels // v.bo) * -(-g.channels // v.bi) * g.filter[0] * g.filter[1]
+    return tiles * g.batch * math.prod(g.output)
 
 
 def narrow_plans(request: Request) -> Iterator[WgradNarrowPlan]:
