@@ -94,6 +94,7 @@ STEPS = (
     Step("fp16", 150, "experiments.training.run --plan fp16"),
     Step("seeds", 300, "experiments.training.run --plan seeds"),
     Step("compiled", 300, f"{_NETWORKS} {_FIRST} --modes compiled"),
+    Step("profiled", 120, "experiments.networks.profiled", limited=False),
     Step("errors", 60, "experiments.measure.errors"),
     Step("banks", 30, "experiments.measure.fused.shared_memory", limited=False),
     Step("counters", 270, "experiments.measure.counters", limited=False),

@@ -50,7 +50,7 @@ def speedups(number: int, rows: Sequence[Row]) -> Figure:
             panel.plot(
                 places, theirs, "s", markersize=3.5, label=f"the authors' code, {AUTHORS_GPU}"
             )
-        panel.plot(places, [cell.paper for cell in found], label="paper", **PAPER_STYLE)
+        panel.plot(places, [_number(cell.paper) for cell in found], label="paper", **PAPER_STYLE)
         panel.axhline(1, color="#333333", linewidth=0.8)
         panel.set_xticks(range(0, len(found), len(BATCHES)), LAYERS, ha="left")
         panel.set_title(f"{name}, N = 32 to 128")
@@ -73,6 +73,11 @@ def figure15(rows: Sequence[Row]) -> Figure:
     panel.set_ylabel("TFLOPS, equation 6")
     panel.set_title(f"N = 32 to 128, ours on an {GPU}, theirs on an {AUTHORS_GPU}")
     return with_legend(figure, panel)
+
+
+def _number(value: float | None) -> float:
+    """A number as matplotlib leaves it out where there is none."""
+    return np.nan if value is None else value
 
 
 def _cell(cells: Sequence[Cell], where: str, column: str) -> Cell:
@@ -137,7 +142,7 @@ def table1(part: str, unit: str, rows: Sequence[Row]) -> Figure:
     for column, mark in (("one warp", "o"), ("16 warps", "s")):
         found = [_cell(cells, name, column).ours for name in names]
         panel.plot(places, found, mark, markersize=5, label=f"{GPU}, {column}")
-    printed = [_cell(cells, name, "one warp").paper for name in names]
+    printed = [_number(_cell(cells, name, "one warp").paper) for name in names]
     panel.plot(places, printed, label="paper, RTX 2080 Ti", **PAPER_STYLE)
     panel.set_xticks(places, [name.replace(", ", "\n") for name in names])
     panel.set_ylabel(unit)

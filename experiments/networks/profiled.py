@@ -1,0 +1,139 @@
+"""Where a network's time goes on a GPU: ``python -m experiments.networks.profiled``.
+
+A step of 32 images, by winolab and by PyTorch: ``wall_ms`` from an idle GPU to one that is done,
+``host_ms`` until the host has launched all, medians of ROUNDS after WARM steps, and ``gpu_ms``, the
+kernels' own time by PyTorch's profiler, with the longest of them. Where ``host_ms`` is nearly all
+of ``wall_ms`` and ``gpu_ms`` is not, faster kernels change nothing. Rows replace those of the same
+case in experiments/results/profiled.jsonl.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import Counter
+from dataclasses import asdict
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from torch.profiler import ProfilerActivity, profile
+
+import winolab.torch
+from experiments.harness.facts import ROOT
+from experiments.measure.throughput import stored
+from experiments.networks.end_to_end import (
+    FORMATS,
+    NETWORKS,
+    STEPS,
+    WARM,
+    Case,
+    Step,
+    calibrate,
+    machine,
+)
+from winolab.cli.environment import provenance
+from winolab.lines import rewrite
+
+RESULTS = ROOT / "experiments" / "results" / "profiled.jsonl"
+ROUNDS, PROFILED, LONGEST = 7, 3, 12
+METHODS = ("winolab", "torch")
+Row = dict[str, Any]
+
+
+def main(
+    networks: Annotated[str, typer.Option(help="With commas.")] = "resnet18,resnet50",
+    formats: Annotated[str, typer.Option(help="fp32, fp16, bf16.")] = "fp32,fp16",
+    orders: Annotated[str, typer.Option(help="first, last.")] = "last,first",
+    output: Annotated[Path, typer.Option(help="File of rows.")] = RESULTS,
+) -> None:
+    """Profile steps."""
+    if not torch.cuda.is_available():
+        raise SystemExit("profiles are of a GPU, and torch sees none")
+    kept = stored(output)
+    for name, kind, order, step in product(*(v.split(",") for v in (networks, formats, orders)),
+                                           reversed(STEPS)):  # fmt: skip
+        for row in rows(Case(name, 32, kind, order, "eager", step)):
+            kept = [old for old in kept if key(old) != key(row)] + [row]
+            print(said(row), flush=True)
+        rewrite(output, kept)
+
+
+def key(row: Row) -> tuple[Any, ...]:
+    """The case of a row, and whose it is."""
+    return tuple(row[name] for name in (*Case.__dataclass_fields__, "method"))
+
+
+def said(row: Row) -> str:
+    """A line."""
+    case = f"{row['network']} {row['format']} channels {row['order']} {row['step']}"
+    times = ", ".join(f"{name} {row[f'{name}_ms']:.2f} ms" for name in ("wall", "host", "gpu"))
+    return f"{case} {row['method']}: {times}"
+
+
+def rows(case: Case) -> list[Row]:
+    """The rows of a case: winolab's and PyTorch's."""
+    torch.manual_seed(0)
+    network = NETWORKS[case.network]
+    model = network.build().cuda()
+    memory: Any = {}
+    if case.order == "last":
+        memory["memory_format"] = [torch.channels_last, torch.channels_last_3d][
+            len(network.input) - 3
+        ]
+        model = model.to(**memory)
+    x = (torch.rand((case.batch, *network.input), device="cuda") - 0.5).contiguous(**memory)
+    calibrate(model, x[:2])
+    common = {**asdict(case), **provenance(), **machine("cuda")}
+    found = []
+    for method in METHODS:
+        step = Step(case, method, model, x)
+        if method == "winolab":
+            kind = FORMATS[case.format]
+            with torch.autocast("cuda", dtype=kind, enabled=kind != torch.float32):
+                winolab.torch.warmup(step.model, x)
+        for _ in range(WARM):
+            step()
+        found.append({**common, "method": method, **times(step), **kernels(step)})
+    return found
+
+
+def times(step: Step) -> Row:
+    """Milliseconds from an idle GPU to one that is done, and until the host is."""
+    walls, hosts = [], []
+    for _ in range(ROUNDS):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        step()
+        hosts.append(time.perf_counter() - begin)
+        torch.cuda.synchronize()
+        walls.append(time.perf_counter() - begin)
+    wall, host = (round(1e3 * statistics.median(v), 3) for v in (walls, hosts))
+    return {"wall_ms": wall, "host_ms": host}
+
+
+def kernels(step: Step) -> Row:
+    """Milliseconds of all kernels of a step, how many there are, and those that take the longest:
+    milliseconds and launches by name."""
+    with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+        for _ in range(PROFILED):
+            step()
+        torch.cuda.synchronize()
+    took: Counter[str] = Counter()
+    count: Counter[str] = Counter()
+    for event in profiled.events() or ():
+        if str(event.device_type).endswith("CUDA"):
+            took[event.name[:80]] += event.device_time / PROFILED
+            count[event.name[:80]] += 1
+    longest = {
+        name: [round(us / 1e3, 4), round(count[name] / PROFILED, 1)]
+        for name, us in took.most_common(LONGEST)
+    }
+    gpu, launches = round(sum(took.values()) / 1e3, 3), sum(count.values()) / PROFILED
+    return {"gpu_ms": gpu, "launches": round(launches), "longest": longest}
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,27 @@
+"""Where a network's time goes: what kept rows of a GPU say, and what is said without one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from experiments.measure.throughput import stored
+from experiments.networks import profiled
+from experiments.networks.profiled import RESULTS, key, main, said
+
+
+def test_rows_have_times_that_fit_together() -> None:
+    rows = stored(RESULTS)
+    assert len({key(row) for row in rows}) == len(rows) > 0
+    for row in rows:
+        assert 0 < row["host_ms"] <= row["wall_ms"]
+        assert sum(ms for ms, _ in row["longest"].values()) <= row["gpu_ms"] * 1.001
+        assert said(row).startswith(f"{row['network']} {row['format']} channels ")
+    assert {row["method"] for row in rows} == set(profiled.METHODS)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_there_is_nothing_to_profile(tmp_path) -> None:
+    with pytest.raises(SystemExit, match="torch sees none"):
+        main("resnet18", "fp32", "last", tmp_path / "rows.jsonl")
+    assert not list(tmp_path.iterdir())
