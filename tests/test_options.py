@@ -95,8 +95,21 @@ def test_equal_questions_are_one_object_and_equal_numbers_of_other_types_are_not
     assert convolution("forward", *(arguments | {name: equal}).values()) is not asked
 
 
+def test_lists_of_sizes_ask_what_tuples_do_and_a_call_is_kept() -> None:
+    sizes = [1, 3]
+    one = convolution("forward", *(GEOMETRY | {"padding": sizes}).values(), **OPTIONS)
+    assert one is convolution("forward", *(GEOMETRY | {"padding": [1, 3]}).values(), **OPTIONS)
+    assert one.unique
+    assert one.geometry.padding == (1, 3)
+    sizes[0] = 2
+    other = convolution("forward", *(GEOMETRY | {"padding": sizes}).values(), **OPTIONS)
+    assert other.geometry.padding == (2, 3)
+    wrong = convolution("forward", *(GEOMETRY | {"padding": [1.0, 3]}).values(), **OPTIONS)
+    assert wrong is not one
+
+
 def test_questions_without_a_hash_are_objects_of_their_own() -> None:
-    lists = GEOMETRY | {"padding": [1, 3]}
+    lists = GEOMETRY | {"padding": [[1, 1], [3, 3]]}
     one, other = (convolution("forward", *lists.values(), **OPTIONS) for _ in range(2))
     assert one is not other
     assert one.options == other.options

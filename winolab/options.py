@@ -177,7 +177,12 @@ def convolution(
     )  # fmt: skip
     try:
         return _unique(*arguments)
-    except TypeError:  # lists have no hash
+    except TypeError:  # lists have no hash; of sizes in a tuple a call is kept
+        pass
+    try:
+        sizes = (tuple(v) if type(v) is list else v for v in arguments[2:6])
+        return _unique(*arguments[:2], *sizes, *arguments[6:])
+    except TypeError:
         return replace(_unique.__wrapped__(*arguments), unique=False)
 
 
