@@ -94,7 +94,9 @@ def samples(wanted: tuple[str, ...] = FITTED) -> dict[str, Sample]:
     for row in rows():
         if not set(_sections(row)) & set(wanted) or (p := plan_of(row)) is None:
             continue
-        section, predict = PREDICTED.get(type(p).__name__, ("", _no_model))
+        if type(p).__name__ not in PREDICTED:  # fused F(2×2,3×3), say: fitted elsewhere
+            continue
+        section, predict = PREDICTED[type(p).__name__]
         key = (*row.where, row.step, row.kernel, row.products, row.variant, row.workspace)
         kept = found[section].get(key) if section in found else None
         if section in found and (kept is None or kept[0].seconds < row.seconds):
@@ -103,11 +105,6 @@ def samples(wanted: tuple[str, ...] = FITTED) -> dict[str, Sample]:
         name: Sample.of(list(timed.values())[:: EVERY.get(name, 1)])
         for name, timed in found.items()
     }
-
-
-def _no_model(plan: Any, model: DeviceModel = MODEL) -> float:
-    """In place of what is fitted of a family that has no section here, as fused F(2×2,3×3)."""
-    raise TypeError(f"{type(plan).__name__} is fitted nowhere")
 
 
 def _sections(row: Timed) -> tuple[str, ...]:

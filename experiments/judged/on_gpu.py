@@ -10,7 +10,6 @@ pick one that is not what is claimed: its verdict is shown, and either is well.
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
@@ -24,6 +23,7 @@ import typer
 
 from experiments.harness.tables import RESULTS
 from experiments.judged.kernels_gpu.sources import SIGNATURE, source
+from experiments.measure.throughput import stored
 from winolab.cli import bench, environment
 from winolab.gpu import driver
 from winolab.gpu.machine import MachineError
@@ -200,9 +200,7 @@ def main(
         machine = {**environment.provenance(), **bench.context()}
     except MachineError as error:
         raise SystemExit(str(error)) from None
-    kept: dict[str, Row] = {}
-    if output.exists():
-        kept = {row["name"]: row for row in map(json.loads, output.read_text().splitlines())}
+    kept: dict[str, Row] = {row["name"]: row for row in stored(output)}
     found: list[Row] = []
     for row in rows(kernels, seconds - MORE - (time.monotonic() - started)):
         print(line(row), flush=True)

@@ -37,12 +37,11 @@ from winolab.cli.environment import cores
 from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.planner.planner import candidates, plan
-from winolab.gpu.planner.request import Plan
+from winolab.gpu.planner.request import DIRECTIONS, Plan
 from winolab.lines import Lines, rewrite
 from winolab.spread import pool
 
 RESULTS = ROOT / "experiments" / "results"
-DIRECTIONS = ("forward", "backward_data", "backward_filter")
 ROUNDS, OTHERS = 7, {7: 3}  # plans beside the pick, by taps of depthwise layers
 Case = tuple["Layer | BatchedLayer", str, str]  # with its direction and precision
 

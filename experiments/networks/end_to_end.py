@@ -36,6 +36,7 @@ import winolab.torch
 from experiments.harness.facts import ROOT
 from experiments.harness.pytorch import tf32
 from experiments.measure.networks import UNet, VideoDecoder
+from experiments.measure.throughput import stored
 from experiments.networks import others
 from experiments.networks.backbones import resnet, vgg
 from winolab.cli.environment import provenance
@@ -131,10 +132,19 @@ class Step:
         """How PyTorch multiplies FP32 numbers, which nothing leaves changed."""
         return tf32(self.who == "tf32") if self.x.is_cuda else nullcontext()
 
+    def autocast(self) -> torch.autocast:
+        """Autocast, where the format is narrow."""
+        kind = FORMATS[self.case.format]
+        return torch.autocast(self.x.device.type, dtype=kind, enabled=kind != torch.float32)
+
+    def compile_kernels(self) -> None:
+        """Compile winolab's on all cores; a step would compile one by one."""
+        with self.autocast():
+            winolab.torch.warmup(self.model, self.x)
+
     def loss(self) -> tuple[Tensor, Tensor]:
         """The outputs, and the mean of their squares, under autocast where the format is narrow."""
-        kind, device = FORMATS[self.case.format], self.x.device.type
-        with torch.autocast(device, dtype=kind, enabled=kind != torch.float32):
+        with self.autocast():
             y = self.call(self.x)
         return y, y.float().square().mean()
 
@@ -174,23 +184,12 @@ def deviations(step: Step, exact: Step) -> dict[str, float]:
 
 def rows(case: Case, device: str) -> Iterator[Row]:
     """A row a contender."""
-    network = NETWORKS[case.network]
     torch.compiler.reset()  # else what was compiled before counts, and PyTorch compiles no more
-    torch.manual_seed(0)
-    model = network.build().to(device)
-    shape = network.tiny if case.tiny else network.input
-    memory: Any = {}
-    if case.order == "last":
-        memory["memory_format"] = [torch.channels_last, torch.channels_last_3d][len(shape) - 3]
-        model = model.to(**memory)
-    x = (torch.rand((case.batch, *shape), device=device) - 0.5).contiguous(**memory)
-    calibrate(model, x[:2])
+    model, x, memory = built(case, device)
     names = contenders(case)
     steps = {who: Step(case, who, model, x) for who in names}
     if x.is_cuda and case.mode == "eager":
-        kind = FORMATS[case.format]
-        with torch.autocast("cuda", dtype=kind, enabled=kind != torch.float32):
-            winolab.torch.warmup(steps["winolab"].model, x)  # a call would compile one by one
+        steps["winolab"].compile_kernels()
     peaks = {who: _peak(step) for who, step in steps.items()}
     times = _interleaved(steps)
     common = {**asdict(case), **provenance(), **machine(device)}
@@ -206,6 +205,22 @@ def rows(case: Case, device: str) -> Iterator[Row]:
             "quartiles_ms": [round(low, 4), round(high, 4)], "warm": WARM, "peak_mb": peaks[who],
             "converted": steps[who].converted, **deviations(of, exact),
         }  # fmt: skip
+
+
+def built(case: Case, device: str) -> tuple[nn.Module, Tensor, dict[str, Any]]:
+    """The case's network with random weights, its images, and the order in which both lie in
+    memory, as PyTorch's functions take it."""
+    network = NETWORKS[case.network]
+    torch.manual_seed(0)
+    model = network.build().to(device)
+    shape = network.tiny if case.tiny else network.input
+    memory: dict[str, Any] = {}
+    if case.order == "last":
+        memory["memory_format"] = [torch.channels_last, torch.channels_last_3d][len(shape) - 3]
+        model = model.to(**memory)
+    x = (torch.rand((case.batch, *shape), device=device) - 0.5).contiguous(**memory)
+    calibrate(model, x[:2])
+    return model, x, memory
 
 
 def calibrate(model: nn.Module, x: Tensor) -> None:
@@ -276,8 +291,7 @@ def main(
 ) -> None:
     """Measure what the file lacks."""
     if summary:
-        kept = [json.loads(line) for line in output.read_text().splitlines()]
-        print("\n".join(summarized(kept)))
+        print("\n".join(summarized(stored(output))))
         return
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu" and not tiny:
@@ -287,8 +301,7 @@ def main(
         if unknown := set(asked) - set(known):
             raise SystemExit(f"{', '.join(sorted(unknown))}: expected of {', '.join(known)}")
     started = time.monotonic()
-    kept = output.read_text().splitlines() if output.exists() else []
-    done = {_key(json.loads(line)) for line in kept}
+    done = {_key(row) for row in stored(output)}
     for case in cases(given[0], given[1], given[2], given[3], tiny):
         if _key(asdict(case)) in done:
             continue

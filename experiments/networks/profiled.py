@@ -21,19 +21,9 @@ import torch
 import typer
 from torch.profiler import ProfilerActivity, profile
 
-import winolab.torch
 from experiments.harness.facts import ROOT
 from experiments.measure.throughput import stored
-from experiments.networks.end_to_end import (
-    FORMATS,
-    NETWORKS,
-    STEPS,
-    WARM,
-    Case,
-    Step,
-    calibrate,
-    machine,
-)
+from experiments.networks.end_to_end import STEPS, WARM, Case, Step, built, machine
 from winolab.cli.environment import provenance
 from winolab.lines import rewrite
 
@@ -75,25 +65,13 @@ def said(row: Row) -> str:
 
 def rows(case: Case) -> list[Row]:
     """The rows of a case: winolab's and PyTorch's."""
-    torch.manual_seed(0)
-    network = NETWORKS[case.network]
-    model = network.build().cuda()
-    memory: Any = {}
-    if case.order == "last":
-        memory["memory_format"] = [torch.channels_last, torch.channels_last_3d][
-            len(network.input) - 3
-        ]
-        model = model.to(**memory)
-    x = (torch.rand((case.batch, *network.input), device="cuda") - 0.5).contiguous(**memory)
-    calibrate(model, x[:2])
+    model, x, _ = built(case, "cuda")
     common = {**asdict(case), **provenance(), **machine("cuda")}
     found = []
     for method in METHODS:
         step = Step(case, method, model, x)
         if method == "winolab":
-            kind = FORMATS[case.format]
-            with torch.autocast("cuda", dtype=kind, enabled=kind != torch.float32):
-                winolab.torch.warmup(step.model, x)
+            step.compile_kernels()
         for _ in range(WARM):
             step()
         found.append({**common, "method": method, **times(step), **kernels(step)})

@@ -39,7 +39,7 @@ def prepared(case: dict[str, Any]) -> Callable[[], Any]:
     call = getattr(winolab, f"conv_{case['direction']}")
     shape = [tuple(case["result"])] if case["direction"] != "forward" else []
     out = torch.full(case["result"], float("nan"), device="cuda", dtype=dtype)
-    # A tuple: of a list, which has no hash, no call is kept, and the host prepares each anew.
+    # A tuple: commits before e6710d51 keep no call of a list, and prepare each anew.
     given = {"padding": tuple(case["padding"]), "precision": case["precision"], "out": out}
     return lambda: call(*arrays, *shape, **given)
 

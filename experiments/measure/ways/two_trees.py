@@ -37,6 +37,7 @@ from winolab.bench.layers import Layer
 from winolab.bench.networks import BatchedLayer, distinct
 from winolab.cli import bench
 from winolab.cli.environment import cores
+from winolab.gpu.planner.request import DIRECTIONS
 from winolab.lines import rewrite
 from winolab.problem import shapes
 
@@ -44,7 +45,6 @@ RESULTS = ROOT / "experiments" / "results" / "two_trees.jsonl"
 SERVED = ROOT / "experiments" / "measure" / "ways" / "served.py"
 WIDE = ("resnet", "resnet1", "pointwise", "odd", "dragon", "grid")
 LAYERS, ROUNDS, NARROW = 30, 9, 48
-DIRECTIONS = ("forward", "backward_data", "backward_filter")
 PRECISIONS = ("fp32", "fp32_ffma", "fp16", "bf16")
 Row = dict[str, Any]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.gpu.kernels import compiler
 from winolab.gpu.codegen.emit import fingerprint
 from winolab.gpu.runtime import nvrtc
 from winolab.gpu.runtime.nvrtc import Resources
@@ -63,11 +64,6 @@ def resources(source: str, arch: str = "sm_90a") -> dict[str, Resources]:
     elif compiler() in _compilers():
         assert found == kept, OUTDATED
     return found
-
-
-def compiler() -> str:
-    """NVRTC's version, on which the assembler's figures depend."""
-    return "NVRTC {}.{}".format(*nvrtc.version())
 
 
 @cache

@@ -12,6 +12,7 @@ import numpy as np
 
 from tests.gpu import hosted
 from winolab.gpu.params import TensorMap
+from winolab.gpu.runtime import arrays
 from winolab.gpu.runtime.arrays import Described
 
 
@@ -31,7 +32,7 @@ class Array:
         self.values[key] = value
 
 
-class Library:
+class Library(arrays.Library):
     """Array operations, and what was asked of them."""
 
     def __init__(self) -> None:
@@ -74,10 +75,6 @@ class Library:
         self.allocated.append((shape, dtype))
         memory = hosted.Guarded(shape, dtype)
         return Array(memory.array, index)
-
-    def moved(self, shape: tuple[int, ...], dtype: str, index: int, first: bool) -> Array:
-        made = self.empty(shape, dtype, index)
-        return self.channels_first(made) if first else self.channels_last(made)
 
     def memory(self, size: int, index: int) -> tuple[Array, int]:
         memory = self.empty((size,), "uint8", index)

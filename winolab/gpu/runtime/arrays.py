@@ -253,21 +253,11 @@ class Torch(Library):
         return _stream_of()(index)
 
     def empty(self, shape: tuple[int, ...], dtype: str, index: int) -> Any:
-        torch = _torch()
-        strides, kind, device = _fresh(shape, dtype, index)
-        try:  # torch.empty takes half as long again
-            return torch.empty_strided(shape, strides, dtype=kind, device=device)
-        except torch.OutOfMemoryError as error:
-            raise _exhausted(error, _bytes(shape, dtype)) from error
+        return _strided(dtype, shape, *_fresh(shape, dtype, index))
 
     def moved(self, shape: tuple[int, ...], dtype: str, index: int, first: bool) -> Any:
         # A view of a new tensor takes the host as long as the tensor.
-        torch = _torch()
-        shape, strides, kind, device = _moved(shape, dtype, index, first)
-        try:
-            return torch.empty_strided(shape, strides, dtype=kind, device=device)
-        except torch.OutOfMemoryError as error:
-            raise _exhausted(error, _bytes(shape, dtype)) from error
+        return _strided(dtype, *_moved(shape, dtype, index, first))
 
     def memory(self, size: int, index: int) -> tuple[Any, int]:
         memory = self.empty((size,), "uint8", index)
@@ -340,6 +330,15 @@ def _stream_of() -> Callable[[int], int]:
     torch = _torch()
     raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
     return raw or (lambda index: torch.cuda.current_stream(index).cuda_stream)
+
+
+def _strided(dtype: str, shape: Any, strides: Any, kind: Any, device: Any) -> Any:
+    """A new tensor. Raises as ``empty``."""
+    torch = _torch()
+    try:  # torch.empty takes half as long again
+        return torch.empty_strided(shape, strides, dtype=kind, device=device)
+    except torch.OutOfMemoryError as error:
+        raise _exhausted(error, _bytes(shape, dtype)) from error
 
 
 @lru_cache(maxsize=4096)

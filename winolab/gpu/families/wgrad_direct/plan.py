@@ -240,7 +240,7 @@ def columns_plans(request: Request) -> Iterator[WgradColumnsPlan]:
 
 def _reads(g: Gradient, v: ColumnsConfig) -> int:
     """Work tiles of a group times positions."""
-    tiles = -(-g.out_channels // v.bo) * -(-g.channels // v.bi) * g.filter[0] * g.filter[1]
+    tiles = blocks_of_row(g, v) // g.groups * g.filter[0] * g.filter[1]
     return tiles * g.batch * math.prod(g.output)
 
 
