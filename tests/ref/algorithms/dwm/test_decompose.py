@@ -68,11 +68,18 @@ def test_gradients_are_adjoint(case):
     assert (w * winolab.conv_backward_filter(x, dy, w.shape, **run)).sum() == product
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Counting(Exact):
-    """Exact arithmetic that counts the multiplications of its matrix products."""
+    """Exact arithmetic that counts the multiplications of its matrix products.
 
-    seen: list = field(default_factory=list, hash=False, compare=False)
+    Each one is itself alone: a call that is kept for an equal precision would count there.
+    """
+
+    seen: list = field(default_factory=list)
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        return self is other
 
     def matmul(self, a, b):
         self.seen.append(math.prod(a.shape) * b.shape[-1])
