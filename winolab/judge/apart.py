@@ -24,6 +24,7 @@ from winolab.problem import Problem
 
 LIMIT = 120.0  # seconds of a call
 LOADING = 90.0  # seconds in which a process begins its first trial
+FORBIDDEN = ("SIGSEGV", "SIGBUS")  # what ends a process that touches a page it may not
 
 Told = Callable[[int], None]
 Layers = list[tuple[str, Problem]]
@@ -54,6 +55,7 @@ def judge_apart(
     theirs.close()
     found: Judgement | None = None
     case: Case | None = None
+    ending = ""  # what the kernel does if the process ends now
     try:
         while True:
             if case is not None and not ours.poll(limit):
@@ -65,6 +67,9 @@ def judge_apart(
             kind, *values = ours.recv()
             if kind == "call":
                 continue
+            if kind == "ending":
+                ending = values[0]
+                continue
             if kind == "error":
                 raise values[0]
             if kind == "done":
@@ -73,7 +78,7 @@ def judge_apart(
             told(number)
     except EOFError:
         child.join()
-        finding = Finding("crash", f"it ended the process ({_end(child.exitcode or 0)})")
+        finding = _finding(child.exitcode or 0, ending)
     finally:
         child.kill()
         child.join()
@@ -85,8 +90,12 @@ def judge_apart(
     return found, []
 
 
-def _end(code: int) -> str:
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+def _finding(code: int, ending: str) -> Finding:
+    """What is wrong with a kernel whose process ended."""
+    end = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    if ending and end in FORBIDDEN:
+        return Finding("pages", f"the kernel {ending}, where it may not: {end}")
+    return Finding("crash", f"it ended the process ({end})")
 
 
 def _run(
@@ -109,7 +118,8 @@ def _run(
             return called(*given)
 
         candidate = replace(candidate, called=told)
-        found = judge(candidate, claim, told=partial(send, "trial"), **how)
+        told_trial, told_end = partial(send, "trial"), partial(send, "ending")
+        found = judge(candidate, claim, told=told_trial, ending=told_end, **how)
         send("trial", len(found.rows), None, found)
         untimed = []
         for name, problem in layers if found else []:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from winolab.api.tolerance import Checked
+from winolab.arguments.words import agreeing, plural
 from winolab.judge.claim import Claim
 from winolab.problem import Problem
 from winolab.ref.algorithms import convolution
@@ -44,6 +45,22 @@ def described(claim: Claim, problem: Problem, operands: list, y: np.ndarray, fou
     if looks := _looks(claim, problem, a, b, value, found):
         said += f"; {looks}"
     return said
+
+
+def finite(claim: Claim, problem: Problem, operands: list, y: np.ndarray) -> str:
+    """Why results are refused of which each product overflows, or ""."""
+    counts = getattr(convolution, claim.direction)(*(np.ones(v.shape) for v in operands), problem)
+    direct = claim.algorithm == "direct" and claim.precision != "fp32_split"
+    values = y.astype(np.float64)
+    wrong = (counts > 0) & (values != np.inf if direct else np.isfinite(values))
+    if not wrong.any():
+        return ""
+    at = tuple(map(int, np.argwhere(wrong)[0]))
+    due = "infinite" if direct else "not finite"
+    return (
+        f"{wrong.sum()} of {plural(y.size, 'result')} of products beyond the range "
+        f"{agreeing(wrong.sum(), 'is', 'are')} not {due}: {values[at]:.6g} at {at}"
+    )
 
 
 def _exact(claim: Claim, problem: Problem, a: Any, b: Any) -> np.ndarray:

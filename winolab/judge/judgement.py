@@ -13,6 +13,7 @@ from winolab.arguments.words import plural
 from winolab.judge.candidate import Candidate
 from winolab.judge.claim import Claim
 from winolab.judge.data import CHANGES
+from winolab.judge.pages import trial as beside
 from winolab.judge.problems import drawn, fixed, smaller, text
 from winolab.judge.trial import CALLS, CHECKS, Case, Finding, Judge, Outcome
 from winolab.problem import Problem
@@ -80,8 +81,11 @@ class Judgement:
         )
 
 
-def cases(candidate: Candidate, count: int, seed: str, declined: set[Problem]) -> Iterator[Case]:
-    """What a kernel is judged on: fixed ones, places, streams, adversarial data, random ones.
+def cases(
+    candidate: Candidate, count: int, seed: str, declined: set[Problem], pages: bool = False
+) -> Iterator[Case]:
+    """What a kernel is judged on: fixed ones, places, streams, adversarial data, random ones, and,
+    for ``pages``, fixed ones beside protected pages, the smallest first.
 
     ``declined`` gains, while they are gone through, problems that the kernel does not serve.
     """
@@ -110,6 +114,9 @@ def cases(candidate: Candidate, count: int, seed: str, declined: set[Problem]) -
         if problem and not problem.empty:
             stream = candidate.arrays.cuda and rng.random() < 0.3
             yield Case(problem, name, place, stream)
+    for problem in sorted(plain, key=lambda p: p.macs) if pages else ():
+        if not problem.empty:
+            yield Case(problem, place=beside.PLACE)
 
 
 def _served(candidate: Candidate, problems: Iterator[Problem]) -> Iterator[Problem]:
@@ -132,29 +139,36 @@ def judge(
     first: bool = False,
     seconds: float = 2.5,
     within: float = math.inf,
+    pages: bool = False,
     told: Callable[[int, Case, Judgement], None] = lambda number, case, found: None,
+    ending: Callable[[str], None] | None = None,
 ) -> Judgement:
     """Judge a kernel that claims something, on fixed, adversarial and ``count`` random problems.
 
     For ``seconds`` the smallest problem of each fault is looked for; ``within`` so many seconds
     trials begin.
     ``skip`` names checks (CHECKS) that are left out, ``first`` ends at the first fault, ``told`` is
-    called before each trial. Raises ValueError for an unknown check.
+    called before each trial. With ``ending`` arrays touch, at last, pages that may not be read,
+    on a GPU for ``pages`` alone: it hears what it means if the process ends now, which reads there
+    make it do, "" for nothing known. Raises ValueError for an unknown check.
     """
     for name in skip:
         if name not in CHECKS:
             raise ValueError(f"check {name!r}; expected {', '.join(CHECKS)}")
     judge = Judge(candidate, claim, skip)
     found = Judgement(candidate.name, claim, {"seed": seed, "count": count, "skip": sorted(skip)})
+    touching = ending is not None and "pages" not in skip and beside.possible(candidate, pages)
+    found.facts["pages"] = touching
     firm = bool(candidate.serves.said)
     declined: set[Problem] = set()
     end = time.monotonic() + within
-    for number, case in enumerate(cases(candidate, count, seed, declined)):
+    for number, case in enumerate(cases(candidate, count, seed, declined, touching)):
         if time.monotonic() > end:
             break
         told(number, case, found)
         started = time.perf_counter()
-        outcome = judge.run(case)
+        last = case.place == beside.PLACE
+        outcome = beside.run(judge, case, ending) if ending and last else judge.run(case)
         if outcome.left and firm and not _range(outcome) and case.place == "contiguous":
             finding = Finding("declined", f"it serves such problems, it says, and: {outcome.left}")
             outcome = Outcome(None if "declined" in skip else finding)
@@ -165,8 +179,8 @@ def judge(
                 declined.add(case.problem)
         finding = outcome.finding
         if finding and all(finding.check != fault.finding.check for fault in found.faults):
-            lost = finding.check == "crash" and any(word in finding.said for word in FATAL)
-            least = case if lost else shrunk(judge, case, finding, seconds)
+            lost = finding.check in ("crash", "pages") and any(w in finding.said for w in FATAL)
+            least = case if lost or last else shrunk(judge, case, finding, seconds)
             found.faults.append(Fault(finding, case, least))
             if lost or first:
                 break

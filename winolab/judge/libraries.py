@@ -87,6 +87,10 @@ class NumPy:
         first = -memory.ctypes.data % 64
         return memory[first : first + count * dtype.itemsize].view(dtype)
 
+    def over(self, memory: Any, dtype: np.dtype) -> Any:
+        """The elements of memory that is an array of bytes to the library, where it lies."""
+        return self.module.asarray(memory).view(dtype)
+
     def view(self, flat: Any, shape: tuple, strides: tuple, first: int) -> Any:
         """An array in the memory; strides and ``first`` are in elements."""
         steps = [s * flat.itemsize for s in strides]
@@ -213,9 +217,17 @@ class Torch(NumPy):
         return importlib.import_module("torch")
 
     def flat(self, count: int, dtype: np.dtype) -> Any:
-        kind = getattr(self.module, "bfloat16" if dtype == BF16 else dtype.name)
         device = "cuda" if self.cuda else "cpu"
-        return self.module.zeros(count, dtype=kind, device=device)
+        return self.module.zeros(count, dtype=self._kind(dtype), device=device)
+
+    def over(self, memory: Any, dtype: np.dtype) -> Any:
+        torch = self.module
+        if self.cuda:
+            return torch.as_tensor(memory, device="cuda").view(self._kind(dtype))
+        return torch.from_numpy(np.asarray(memory)).view(self._kind(dtype))
+
+    def _kind(self, dtype: np.dtype) -> Any:
+        return getattr(self.module, "bfloat16" if dtype == BF16 else dtype.name)
 
     def view(self, flat: Any, shape: tuple, strides: tuple, first: int) -> Any:
         return flat.as_strided(shape, strides, first)

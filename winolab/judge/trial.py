@@ -10,16 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from winolab.arguments.words import agreeing, plural
 from winolab.judge import data
 from winolab.judge.around import different, differing, grown, mark, settings, together, watched
 from winolab.judge.candidate import Candidate, Declined
 from winolab.judge.claim import Claim
-from winolab.judge.explain import described
+from winolab.judge.explain import described, finite
 from winolab.judge.libraries import Zone
 from winolab.judge.problems import text
 from winolab.problem import Problem, in_layout, shapes
-from winolab.ref.algorithms import convolution
 
 LATE = 0.1  # seconds in which a result that is written too late is waited for
 CALLS, AGAIN, THREADS = 10, 3, 4  # equal calls, of right and of wrong results; in threads
@@ -44,6 +42,7 @@ CHECKS = {
     "state": "a setting of the process is changed: NumPy's, PyTorch's, rounding, the environment",
     "inputs": "an operand was written to",
     "writes": "memory beside an array was written to",
+    "pages": "memory beyond an array is read or written, whatever becomes of it",
     "kept": "a result changes with the next call",
     "declined": "a problem that is served was declined",
     "crash": "the kernel raised an error, or ended the process",
@@ -114,7 +113,7 @@ class Judge:
 
     def __init__(self, candidate: Candidate, claim: Claim, skip: frozenset[str] = frozenset()):
         self.candidate, self.claim, self.skip = candidate, claim, skip
-        self._held: list[Zone] = []  # of a trial: no address is another array's meanwhile
+        self.held: list[Zone] = []  # of a trial: no address is another array's meanwhile
         self.patient = True  # whether results that come late are waited for
         self._warm = False
         self._changed: list[str] = []  # settings of the process, by a trial's first call
@@ -126,13 +125,13 @@ class Judge:
         if operands is None:
             return Outcome(left="its numbers leave the range of their type")
         how = How(place=case.place, stream=case.stream)
-        self._held.clear()
+        self.held.clear()
         self._changed.clear()
         self._watched = False
         served = False
         try:
             # What a library imports or compiles at the first call must not meet what fills memory.
-            bare = None if self._warm else self._bare(case.problem, operands)
+            bare = None if self._warm else self.bare(case.problem, operands)
             first, self._changed = watched(bare) if bare else (None, [])
             call = self.call(case.problem, operands, how)
             self._warm = served = True
@@ -149,10 +148,11 @@ class Judge:
             said = " ".join(str(error).split())[:300]
             finding = Finding("crash", f"it raised {type(error).__name__}: {said}")
         if finding is not None:
-            return Outcome(self._counted(finding))
+            return Outcome(self.counted(finding))
         return Outcome(errors=self.errors(case, operands, call.y))
 
-    def _counted(self, finding: Finding) -> Finding | None:
+    def counted(self, finding: Finding) -> Finding | None:
+        """The finding, if its check is not left out."""
         return None if finding.check in self.skip else finding
 
     def operands(self, case: Case) -> list[np.ndarray] | None:
@@ -170,8 +170,8 @@ class Judge:
         first, second, third = c.shapes(problem)
         zones = [Zone.of(library, shape, dtype, how.place) for shape in (first, second)]
         out = Zone.of(library, third, dtype, how.place) if c.out else None
-        self._held += [*zones, *([out] if out else [])]
-        laid = [self._axes(v) for v in operands]
+        self.held += [*zones, *([out] if out else [])]
+        laid = [self.axes(v) for v in operands]
         previous: Any = None
         before: np.ndarray | None = None
         for zone, values in zip(zones, laid, strict=True):
@@ -230,13 +230,13 @@ class Judge:
         self._watched = True
         return found
 
-    def _bare(self, problem: Problem, operands: list[np.ndarray]) -> Callable[[], np.ndarray]:
+    def bare(self, problem: Problem, operands: list[np.ndarray]) -> Callable[[], np.ndarray]:
         """A call on arrays of its own, and a copy of its result."""
         c, dtype = self.candidate, self.claim.dtype
         zones = [Zone.of(c.arrays, shape, dtype, "contiguous") for shape in c.shapes(problem)]
-        for zone, values in zip(zones, (*map(self._axes, operands), None), strict=True):
+        for zone, values in zip(zones, (*map(self.axes, operands), None), strict=True):
             zone.fill("nan", values)
-        self._held += zones
+        self.held += zones
         arrays = [zone.array for zone in zones]
 
         def run() -> np.ndarray:
@@ -246,7 +246,8 @@ class Judge:
 
         return run
 
-    def _axes(self, values: np.ndarray) -> np.ndarray:
+    def axes(self, values: np.ndarray) -> np.ndarray:
+        """An operand, given channels last, in the kernel's layout."""
         first = self.candidate.layout == "channels_first"
         return np.moveaxis(values, -1, 1) if first else values
 
@@ -336,14 +337,14 @@ class Judge:
         library, said = self.candidate.arrays, ""
         if case.around == "threads" not in self.skip:
             turned = ([np.roll(v, turn) for v in operands] for turn in range(THREADS))
-            calls = [self._bare(case.problem, each) for each in turned]
+            calls = [self.bare(case.problem, each) for each in turned]
             if not self.candidate.out:  # the same operands, which nobody may change meanwhile
                 calls[2:] = calls[:2]
             said = together(library, calls, self.candidate.name.rpartition(":")[0])
         if case.around == "leak" not in self.skip:
             shape = shapes(self.candidate.direction, case.problem)[2]
             size = int(np.prod(shape)) * self.claim.dtype.itemsize
-            said = grown(library, self._bare(case.problem, operands), size)
+            said = grown(library, self.bare(case.problem, operands), size)
         return Finding(case.around, said) if said else None
 
     def _settled(self, case: Case, operands: list, how: How, call: _Call) -> bool:
@@ -358,30 +359,13 @@ class Judge:
             return ""
         y = self.last(y)
         if case.data == data.BEYOND:
-            return self._finite(case.problem, operands, y)
+            return finite(self.claim, case.problem, operands, y)
         found = self.claim.check(case.problem, operands[0], operands[1], y)
         if found or found is None:
             return ""
         if case.data in ROUGH and found.at and not found.impossible:
             return ""
         return described(self.claim, case.problem, operands, y, found)
-
-    def _finite(self, problem: Problem, operands: list, y: np.ndarray) -> str:
-        """Why results are refused of which each product overflows."""
-        counts = getattr(convolution, self.claim.direction)(
-            *(np.ones(v.shape) for v in operands), problem
-        )
-        direct = self.claim.algorithm == "direct" and self.claim.precision != "fp32_split"
-        values = y.astype(np.float64)
-        wrong = (counts > 0) & (values != np.inf if direct else np.isfinite(values))
-        if not wrong.any():
-            return ""
-        at = tuple(map(int, np.argwhere(wrong)[0]))
-        due = "infinite" if direct else "not finite"
-        return (
-            f"{wrong.sum()} of {plural(y.size, 'result')} of products beyond the range "
-            f"{agreeing(wrong.sum(), 'is', 'are')} not {due}: {values[at]:.6g} at {at}"
-        )
 
     def errors(self, case: Case, operands: list, y: np.ndarray) -> dict[str, float]:
         """The errors of a result that is accepted: relative RMS, what is accepted and predicted of

@@ -1,0 +1,107 @@
+"""Where protected memory lies, and what may be done with it."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from winolab.judge.libraries import BF16, NumPy, Torch
+from winolab.judge.pages import protected
+from winolab.judge.pages.protected import BESIDE, Protected
+
+SIZES = (1, 4, 60, 4096, 4100, 3 * mmap.PAGESIZE)
+
+
+@pytest.mark.parametrize("aligned", [1, 4, 16, 64])
+@pytest.mark.parametrize("size", SIZES)
+def test_it_ends_or_begins_with_a_page(size: int, aligned: int) -> None:
+    array = np.asarray(Protected(size, "end", aligned))
+    assert (array.dtype, array.shape) == (np.uint8, (size,))
+    assert (array == 0xFF).all()  # and lives without its maker
+    assert array.ctypes.data % aligned == 0
+    left = -(array.ctypes.data + size) % mmap.PAGESIZE
+    assert left == -size % aligned
+    start = np.asarray(Protected(size, "start", aligned))
+    assert start.ctypes.data % mmap.PAGESIZE == 0
+
+
+def test_it_is_an_array_of_every_type() -> None:
+    for dtype in (np.dtype(np.float32), np.dtype(np.float16), BF16):
+        memory = Protected(24 * dtype.itemsize, "end", dtype.itemsize)
+        address = np.asarray(memory).ctypes.data
+        for library in (NumPy(), Torch(cuda=False)):
+            flat = library.over(memory, dtype)
+            assert library.dtype(flat) == dtype.name
+            assert np.isnan(library.get(flat).astype(float)).all()
+            library.put(flat.reshape(4, 6), np.arange(24).reshape(4, 6).astype(dtype))
+            assert (library.get(flat) == np.arange(24).astype(dtype)).all()
+            library.put(flat, np.full(24, np.nan, dtype))
+            where = flat.data_ptr() if isinstance(library, Torch) else flat.ctypes.data
+            assert where == address
+
+
+TOUCH = """
+import ctypes, sys
+import numpy as np
+from winolab.judge.pages.protected import Protected
+end, kind, what, by = *sys.argv[1:4], int(sys.argv[4])
+memory = Protected(100, end, 1)
+array = np.asarray(memory)
+address = array.ctypes.data + (99 + by if end == "end" else -by)
+def touch(at):
+    return ctypes.string_at(at, 1) if what == "read" else ctypes.memset(at, 1, 1)
+with memory.beside(kind):
+    array[[0, -1]] = array[[-1, 0]]
+    touch(array.ctypes.data)
+    print("within", flush=True)
+    touch(address)
+print("beyond", flush=True)
+"""
+
+
+@pytest.mark.parametrize("end", ["end", "start"])
+def test_what_ends_a_process(end: str) -> None:
+    due = {
+        ("reads", "read", 1): -11, ("reads", "read", BESIDE): -11, ("reads", "write", 1): -11,
+        ("writes", "write", 1): -11, ("writes", "write", BESIDE): -11,
+        ("writes", "read", 1): 0, ("writes", "read", BESIDE): 0,
+    }  # fmt: skip
+    for (kind, what, by), code in due.items():
+        done = subprocess.run(
+            [sys.executable, "-c", TOUCH, end, kind, what, str(by)], stdout=subprocess.PIPE
+        )
+        said = b"within\n" if code else b"within\nbeyond\n"
+        assert (done.returncode, done.stdout) == (code, said), (kind, what, by)
+
+
+def test_what_is_beside_may_be_touched_again() -> None:
+    memory = Protected(100, "end", 1)
+    address = np.asarray(memory).ctypes.data + 100
+    with memory.beside("reads"):
+        pass
+    ctypes.memset(address, 7, 2)
+    assert ctypes.string_at(address, 2) == b"\7\7"
+    with pytest.raises(KeyError), memory.beside("writes"):
+        raise KeyError
+    ctypes.memset(address, 8, 1)
+
+
+def test_a_refusal_of_the_system_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Protected(100, "end", 1)
+    memory._pages += 1  # mprotect takes whole pages
+    with pytest.raises(OSError, match=r"mprotect: Invalid argument"), memory.beside("reads"):
+        pass
+    monkeypatch.setattr(protected.os, "name", "nt")
+    assert protected.mprotect.__wrapped__() is None
+
+
+def test_bytes_are_nan_in_every_type() -> None:
+    filled = np.full(4, protected.NAN, np.uint8)
+    for dtype in (np.float32, np.float16, ml_dtypes.bfloat16):
+        assert np.isnan(filled.view(dtype).astype(float)).all()

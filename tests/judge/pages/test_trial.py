@@ -1,0 +1,120 @@
+"""Reads and writes beyond arrays, of which nothing comes, end a kernel and are named."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gpu.hosted import compiler
+from tests.judge.pages.children import ends
+from winolab.judge import apart, judgement
+from winolab.judge.apart import judge_apart
+from winolab.judge.claim import Claim
+from winolab.judge.judgement import cases, judge
+from winolab.judge.loading import load
+from winolab.judge.pages.trial import PLACE
+from winolab.judge.problems import fixed
+from winolab.judge.trial import Finding
+
+HERE = Path(__file__).parent
+KERNELS = str(HERE / "kernels.py")
+SIZES = "N H W C K R S OH OW PH PW"
+SIGNATURE = f"""name = "right"
+arguments = {["x", "w", "y", *(f"int {name}" for name in SIZES.split())]}
+"""
+FLAGS = ("-x", "c++", "-O1", "-shared", "-fPIC", "-g0", "-fno-exceptions", "-fno-rtti")
+PLAIN = "stride=1 dilation=1 groups=1 contiguous"
+# What ends each kernel that ends.
+FAULTS = {
+    "masked_end": "reads beyond the end of x",
+    "masked_start": "reads before the start of x",
+    "vector": "reads beyond the end of x",
+    "vector_of_w": "reads beyond the end of w",
+    "before_w": "reads before the start of w",
+    "whole_vectors": "reads beyond the end of x",
+    "writes_end": "writes beyond the end of y",
+    "writes_start": "writes before the start of y",
+    "writes_x": "writes beyond the end of x",
+    "reads_y": "reads beyond the end of y",
+}
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("judged") / "beside.so"
+    source = str(HERE / "beside.cpp")
+    subprocess.run([*compiler(), *FLAGS, "-o", str(path), source], check=True)
+    path.with_suffix(".toml").write_text(SIGNATURE)
+    return path
+
+
+def test_what_is_read_or_written_beyond_an_array_is_named(library: Path) -> None:
+    found = ends([(f"{library}:{name}", PLAIN) for name in FAULTS])
+    assert dict(zip(FAULTS, found, strict=True)) == {
+        name: ["SIGSEGV", said] for name, said in FAULTS.items()
+    }
+
+
+def test_right_kernels_go_on(library: Path) -> None:
+    """Whole vectors of 16 bytes may be read where arrays are aligned, whatever they end with."""
+    kernels = [(f"{library}:right", PLAIN), (f"{library}:whole_vectors", f"{PLAIN} aligned")]
+    kernels += [(f"{KERNELS}:right", ""), (f"{KERNELS}:aligned_only", "")]
+    kernels += [("winolab:conv_forward", ""), ("torch.nn.functional:conv2d", "")]
+    assert ends(kernels) == [["", ""]] * 6
+
+
+def test_other_ends_are_what_they_are() -> None:
+    named = ("reads_beyond_x", "reads_before_w", "by_address", "raises_at_an_end")
+    x, w, place, crash = ends([(f"{KERNELS}:{name}", "") for name in named])
+    assert x == ["SIGSEGV", "reads beyond the end of x"]
+    assert w == ["SIGSEGV", "reads before the start of w"]
+    assert place[0] == ""
+    assert place[1].startswith("place: ")
+    assert place[1].endswith(", no page beyond the end of x")
+    assert crash == ["", "crash: it raised MemoryError: no room"]
+
+
+def test_the_other_checks_accept_it_and_the_judgement_refuses_it(library: Path) -> None:
+    """NaN around arrays does not show it, in this process, where nothing is protected."""
+    serves = f"{PLAIN} padding=1 filter=3 batch=1 channels=3 out_channels=4"
+    named, claim = f"{library}:masked_end", Claim()
+    how: dict[str, Any] = {"count": 0, "skip": frozenset({"leak", "threads"})}
+    accepted = judge(load(named, serves=serves), claim, **how)
+    assert accepted, accepted.verdict
+    assert not accepted.facts["pages"]
+    refused, _ = judge_apart(named, claim, {"serves": serves}, how)
+    assert [fault.finding.check for fault in refused.faults] == ["pages"]
+    said = "pages: the kernel reads beyond the end of x, where it may not: SIGSEGV [seen with 1x1x1"
+    assert said in refused.verdict
+    assert len(refused.rows) == len(accepted.rows)
+
+
+def test_a_judgement_ends_with_the_smallest_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the fixed ones, if somebody hears what it means that the process ends."""
+    heard: list[str] = []
+    candidate = load(f"{KERNELS}:right")
+    monkeypatch.setattr(judgement, "cases", lambda *of: (c for c in cases(*of) if c.place == PLACE))
+    found = judge(candidate, Claim(), count=0, ending=heard.append)
+    assert not found.faults
+    assert found.facts["pages"]
+    assert {row["arrays"] for row in found.rows} == {"numpy beside protected pages"}
+    assert found.rows[0]["problem"] == "1x1x1x4>4x3x3p1"
+    assert {row["outcome"] for row in found.rows} == {"accepted"}
+    assert len(found.rows) == len([p for p in fixed(2) if not p.empty])
+    for how in ({"skip": frozenset({"pages"}), "ending": heard.append}, {}):
+        found = judge(candidate, Claim(), count=0, **how)
+        assert not found.rows
+        assert not found.facts["pages"]
+    assert heard[:3] == ["writes beyond the end of x", "", "reads beyond the end of x"]
+
+
+def test_a_signal_has_its_finding() -> None:
+    assert apart._finding(-11, "reads") == Finding(
+        "pages", "the kernel reads, where it may not: SIGSEGV"
+    )
+    assert apart._finding(-11, "").check == "crash"
+    for code in (-9, 1):
+        assert apart._finding(code, "reads").check == "crash"

@@ -1,0 +1,1 @@
+"""Arrays whose ends touch memory that nobody may read: reads are found whose value is dropped."""
