@@ -46,7 +46,7 @@ FLOORS = (
     ("ref",),
     ("gpu.machine", "gpu.params", "gpu.codegen"),
     ("gpu.planner", "gpu.families"),
-    ("gpu.driver", "gpu.runtime", "gpu.warm"),
+    ("gpu.cublaslt", "gpu.driver", "gpu.runtime", "gpu.warm"),
     ("conv", "jax", "measure", "api", "torch"),
     ("bench", "cli", "judge", "spread"),
 )
@@ -115,8 +115,8 @@ def test_a_gpu_s_libraries_have_their_places() -> None:
     assert not misplaced
 
 
-# Folders of kernels; what lies beside them, modules or a folder without kernels, several share.
-FOLDERS = {path.parent.name for path in (ROOT / "winolab/gpu/families").glob("*/*.cuh")}
+# Families' folders have a page; what lies beside them, modules or a folder without, several share.
+FOLDERS = {path.parent.name for path in (ROOT / "winolab/gpu/families").glob("*/README.md")}
 
 
 def family(module: str) -> str | None:

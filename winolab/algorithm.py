@@ -12,7 +12,7 @@ from numbers import Real
 from typing import Any
 
 from winolab.arguments.values import listed, whole
-from winolab.arguments.variants import FUSED, folded, of_gamma, published
+from winolab.arguments.variants import folded, of_direct, of_gamma, of_omega, published
 from winolab.kind import (
     FORMS,
     KINDS,
@@ -45,11 +45,16 @@ class Direct(Algorithm):
     """Direct convolution, the oracle's algorithm."""
 
     kind = form = "direct"
+    variant: str | None = option(None, of_direct)
 
 
-def direct() -> Direct:
-    """Direct convolution, the oracle's algorithm."""
-    return Direct()
+def direct(*, variant: str | None = None) -> Direct:
+    """Direct convolution, the oracle's algorithm.
+
+    The ``variant`` "cublaslt" names that library's products for filters of one tap on CUDA arrays;
+    elsewhere it changes nothing.
+    """
+    return Direct(variant)
 
 
 @dataclass(frozen=True)
@@ -281,16 +286,6 @@ def dwm(
     return Dwm(tuple(map(Tile, tiles, pieces)), points, scaling, variant)
 
 
-FUSED_FP16 = "fused:fp16"  # a variant of omega beside FUSED
-
-
-def _fused(text: Any) -> str | None:
-    """The variant in the form of its text."""
-    if not text or text in (FUSED, FUSED_FP16):
-        return text or None
-    raise ValueError(f"omega: unknown variant {text!r}; expected {FUSED!r} or {FUSED_FP16!r}")
-
-
 @dataclass(frozen=True)
 class Omega(Algorithm):
     """Ωα(n,r) of WinRS (section 3), a filter gradient: ``omega(8, 3, 6)``."""
@@ -301,7 +296,7 @@ class Omega(Algorithm):
     points: str = points_field()
     scaling: str | None = scaling_field()
     segments: int | None = segments_field()
-    variant: str | None = option(None, _fused)
+    variant: str | None = option(None, of_omega)
 
     def _check(self) -> None:
         _check_one(self)

@@ -210,6 +210,7 @@ def compile_all(plans: Iterable[Plan]) -> int:
     """Compile these plans' kernels into the disk cache, on all cores; how many there are."""
     arch = nvrtc.architecture(driver.device(0).compute_capability)
     sources = {plan.source(): f"{plan.kernel} {plan.precision} {plan.config}" for plan in plans}
+    sources.pop("", None)  # a library has those
     with pool(cores()) as processes:
         return sum(processes.map(_compiled, sources, [arch] * len(sources), sources.values()))
 

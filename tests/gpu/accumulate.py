@@ -56,6 +56,7 @@ def compiled(some: list[Mold], problems: dict[Mold, int]) -> None:
     """Compile what the molds' next problems launch, on all cores."""
     arch = nvrtc.architecture(driver.device(0).compute_capability)
     sources = {mold.problem(problems[mold])[0].source(): str(mold) for mold in some}
+    sources.pop("", None)  # a library has those
     with ProcessPoolExecutor() as pool:
         list(pool.map(cubin, sources, [arch] * len(sources), sources.values()))
 

@@ -76,7 +76,7 @@ class Mold:
     @property
     def gradient(self) -> bool:
         """Whether its kernel computes filter gradients; each third of some families does."""
-        third = self.family in ("depthwise", "implicit_gemm", "fused2d")
+        third = self.family in ("cublaslt", "depthwise", "implicit_gemm", "fused2d")
         return self.number % 3 == 2 if third else self.family.startswith("wgrad")
 
     @property
@@ -156,7 +156,7 @@ class Mold:
             algorithm = "winograd:3x3:2x2" if len(tiles) == 2 else algorithm
         taps = self._taps(rng, height)
         stride, dilation = steps_of(self.family, self.seed, len(taps))
-        groups = rng.choice([1, 1, 1, 2, 3])
+        groups = rng.choice([1, 1, 1, 2, 3]) if self.family != "cublaslt" else 1
         channels, out_channels = (
             channels_of(rng, most, s) for most, s in zip((90, 150), steps, strict=True)
         )
@@ -169,7 +169,8 @@ class Mold:
         if self.family == "depthwise":
             groups, channels, out_channels = channels, 1, rng.choice([1, 1, 1, 2])
         reach = [(r - 1) * d + 1 for r, d in zip(taps, dilation, strict=True)]
-        padding = [(rng.randint(0, r), rng.randint(0, r)) for r in reach]
+        ends = reach if self.family != "cublaslt" else [0] * len(reach)
+        padding = [(rng.randint(0, r), rng.randint(0, r)) for r in ends]
         most = [5, 12, 40][-len(taps) :]
         sizes = [
             max(1, r - lo - hi) + rng.randint(0, size)
@@ -219,17 +220,20 @@ class Zone:
     """An array somewhere in a larger one of a known pattern: gaps, other orders, odd addresses."""
 
     def __init__(
-        self, shape: tuple[int, ...], dtype: str, rng: Random, *, aligned: bool, free: bool = False
-    ) -> None:
-        """``free``: every stride may be anything; otherwise channels are contiguous."""
+        self, shape: tuple[int, ...], dtype: str, rng: Random, *, aligned: bool,
+        free: bool = False, rows: bool = False,
+    ) -> None:  # fmt: skip
+        """``free``: every stride may be anything; otherwise channels are contiguous, and with
+        ``rows`` gaps lie between channels alone."""
         cp = driver.cupy()
         self.dtype, size = dtype, ITEMSIZE[dtype]
         vector = 16 // size
         axes = list(range(len(shape)))
-        if rng.random() < 0.3:
+        if not rows and rng.random() < 0.3:
             axes = rng.sample(axes[: len(axes) - (not free)], len(axes) - (not free))
             axes += [] if free else [len(shape) - 1]
         gaps = [rng.choice([0, 0, 1, 2]) for _ in shape]
+        gaps[:-1] = [0] * (len(gaps) - 1) if rows else gaps[:-1]
         before = [rng.randint(0, gap) for gap in gaps]
         if aligned and not free:
             gaps[-1], before[-1] = -shape[-1] % vector, 0
@@ -285,10 +289,11 @@ def run(mold: Mold, number: int) -> float:
     plan, aligned, rng = mold.problem(number)
     p, dtype = plan.problem, DTYPES[mold.precision]
     shape_a, shape_b, shape_out = shapes(plan.direction, p)
-    a = Zone(shape_a, dtype, rng, aligned=aligned)
+    rows = plan.regular_rows
+    a = Zone(shape_a, dtype, rng, aligned=aligned, rows=rows)
     read = mold.gradient or plan.reads_filters_in_place  # b, as a is
-    b = Zone(shape_b, dtype, rng, aligned=aligned and read, free=not read)
-    out = Zone(shape_out, plan.out_dtype, rng, aligned=aligned)
+    b = Zone(shape_b, dtype, rng, aligned=aligned and read, free=not read, rows=rows)
+    out = Zone(shape_out, plan.out_dtype, rng, aligned=aligned, rows=rows)
     words = plan.workspace // 4
     workspace = cp.full(words + 2 * GUARD, PATTERN[4], "uint32")
     draw = cp.random.default_rng(rng.getrandbits(32))

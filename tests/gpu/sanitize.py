@@ -52,7 +52,7 @@ def molds(families: Iterable[str]) -> list[Mold]:
     return [
         Mold(family.name, algorithm, precision, 0)
         for family in FAMILIES
-        if family.name in families
+        if family.name in families and not family.library  # whose kernels are not ours
         for precision in family.precisions
         for algorithm in algorithms(family.name, precision)
     ]

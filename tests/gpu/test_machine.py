@@ -47,9 +47,9 @@ def wheels(tmp_path, monkeypatch) -> Iterator[dict[int, str]]:
         for name in (f"libnvrtc.so.{major}", f"libnvrtc.alt.so.{major}"):
             (lib / name).touch()
     spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-    monkeypatch.setattr(nvrtc, "find_spec", lambda name: spec)
-    monkeypatch.setattr(nvrtc.ctypes.util, "find_library", lambda name: None)
-    monkeypatch.setattr(nvrtc.Path, "glob", _without_system(Path.glob))
+    monkeypatch.setattr(machine, "find_spec", lambda name: spec)
+    monkeypatch.setattr(machine.ctypes.util, "find_library", lambda name: None)
+    monkeypatch.setattr(machine.Path, "glob", _without_system(Path.glob))
     nvrtc.library.cache_clear()
     yield names
     nvrtc.library.cache_clear()
@@ -64,7 +64,7 @@ def _without_system(glob):
     [(None, (13, 12)), ((13, 0), (13, 12)), ((13, 2), (13, 12)), ((12, 9), (12, 13))],
 )
 def test_the_newest_compiler_that_the_driver_takes_comes_first(wheels, driver, order) -> None:
-    names = nvrtc.libraries(driver)
+    names = machine.libraries("nvrtc", driver)
     assert [name for name in names if name in wheels.values()] == [wheels[major] for major in order]
     assert len(names) == 4  # and the loader's
 

@@ -8,8 +8,24 @@ from winolab.arguments.values import counted
 
 BLOCKS = ("base", "ruse", "c64")  # of Im2col-Winograd, sections 5.1, 5.4 and 5.6
 FUSED = "fused"  # transforms of the filter, of gradients of all operands, inside the block
+FUSED_FP16 = "fused:fp16"  # the same with sums in FP16
 SEGMENTED = "segments"  # of a width that tiles do not divide, section 5.5
 TWO_LEVEL = "two_level"
+CUBLASLT = "cublaslt"  # whose products direct convolution is, where filters have one tap
+
+
+def of_direct(text: Any) -> str | None:
+    """Direct convolution's: a library."""
+    if not text or text == CUBLASLT:
+        return text or None
+    raise ValueError(f"direct: unknown variant {text!r}; expected {CUBLASLT!r} or none")
+
+
+def of_omega(text: Any) -> str | None:
+    """Ω's: kernels that transform inside the block."""
+    if not text or text in (FUSED, FUSED_FP16):
+        return text or None
+    raise ValueError(f"omega: unknown variant {text!r}; expected {FUSED!r} or {FUSED_FP16!r}")
 
 
 def of_gamma(text: Any) -> str | None:

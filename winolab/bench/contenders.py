@@ -17,7 +17,7 @@ from winolab.bench import cudnn
 from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.codegen.emit import fingerprint
-from winolab.gpu.driver import Kernel
+from winolab.gpu.driver import Launchable
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.correlation import CORRELATIONS, three
 from winolab.gpu.planner.planner import candidates as choices
@@ -221,7 +221,7 @@ def _name(p: Plan) -> str:
 
 def _ours(chosen: Plan, preferred: bool, index: int, prepared: bool = False) -> Contender:
     @cache
-    def kernels() -> Mapping[str, Kernel]:
+    def kernels() -> Mapping[str, Launchable]:
         title = f"{chosen.kernel} {chosen.precision} {chosen.config}"
         return loader.load(chosen.source(), title, chosen.shared(), index)
 
@@ -255,7 +255,7 @@ def launched(
 
 
 def bound(
-    chosen: Plan, kernels: Callable[[], Mapping[str, Kernel]], index: int
+    chosen: Plan, kernels: Callable[[], Mapping[str, Launchable]], index: int
 ) -> Callable[[Arrays, int], None]:
     """The plan on arrays and the address of its workspace: recorded once, as users' calls are."""
 
@@ -272,7 +272,7 @@ def bound(
 
 
 def bound_prepared(
-    chosen: Any, kernels: Callable[[], Mapping[str, Kernel]], index: int
+    chosen: Any, kernels: Callable[[], Mapping[str, Launchable]], index: int
 ) -> Callable[[Arrays, int], None]:
     """As ``bound``, but the filter is transformed only after the arrays were filled anew.
 

@@ -6,6 +6,7 @@ import ctypes
 import importlib
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -16,8 +17,30 @@ from winolab.gpu.machine import MachineError, driver, install
 from winolab.gpu.params import Params, TensorMap
 
 
+class Launchable(ABC):
+    """What a plan launches on one device: a kernel, or a library's function."""
+
+    name: str
+
+    @abstractmethod
+    def launch(self, grid: tuple[int, int, int], threads: int, params: int, early: bool) -> Any:
+        """One launch, with the members of Launch that replays have; arguments are Launch's."""
+
+    def __call__(
+        self, grid: tuple[int, int, int], threads: int, params: Params, early: bool = False
+    ) -> None:
+        """Launch on CuPy's current stream; ``params`` is the struct that the kernel takes."""
+        buffer = params.buffer()
+        for offset, tensor in params.maps():
+            encoder(tensor, ctypes.addressof(buffer) + offset)(tensor.address)
+        pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
+        launch = self.launch(grid, threads, ctypes.addressof(pointers), early)
+        launch.on(cupy().cuda.get_current_stream().ptr)
+        check(launch.start())
+
+
 @dataclass(frozen=True)
-class Kernel:
+class Kernel(Launchable):
     """A kernel loaded on one device: its handle, and its dynamic shared memory in bytes.
 
     ``module`` keeps the handle valid.
@@ -28,17 +51,8 @@ class Kernel:
     shared: int
     module: Any
 
-    def __call__(
-        self, grid: tuple[int, int, int], threads: int, params: Params, early: bool = False
-    ) -> None:
-        """Launch on CuPy's current stream; ``params`` is the struct that the kernel takes."""
-        buffer = params.buffer()
-        for offset, tensor in params.maps():
-            encoder(tensor, ctypes.addressof(buffer) + offset)(tensor.address)
-        pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
-        launch = Launch(self, grid, threads, ctypes.addressof(pointers), early)
-        launch.on(cupy().cuda.get_current_stream().ptr)
-        check(launch.start())
+    def launch(self, grid: tuple[int, int, int], threads: int, params: int, early: bool) -> Launch:
+        return Launch(self, grid, threads, params, early)
 
 
 class _Attribute(ctypes.Structure):

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import ctypes.util
+import re
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 
@@ -27,6 +31,32 @@ def driver() -> Any:
     return ctypes.CDLL("libcuda.so.1")
 
 
+@cache
+def cublaslt() -> Any:
+    """cuBLASLt, of the wheels that bring PyTorch or CuPy theirs, or the system's: chosen as NVRTC.
+
+    Raises MachineError that says what to install where there is none.
+    """
+    for name in libraries("cublasLt", driver_cuda()):
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise MachineError(
+        "no cuBLASLt, which is asked for by name: pip install nvidia-cublas "
+        "(or nvidia-cublas-cu12), or PyTorch"
+    )
+
+
+def has_cublaslt() -> bool:
+    """Whether there is one."""
+    try:
+        cublaslt()
+    except MachineError:
+        return False
+    return True
+
+
 def driver_cuda() -> tuple[int, int] | None:
     """The newest CUDA that the driver runs, as (12, 4); None without a driver."""
     found = ctypes.c_int()
@@ -35,3 +65,25 @@ def driver_cuda() -> tuple[int, int] | None:
     except (OSError, AttributeError):
         return None
     return None if failed or not found.value else (found.value // 1000, found.value % 1000 // 10)
+
+
+def libraries(stem: str, driver: tuple[int, int] | None) -> list[str]:
+    """Where lib``stem`` of CUDA may be: wheels before the system, newest first; last, those of a
+    major version that a driver of this CUDA does not run."""
+    wheels = find_spec("nvidia")
+    folders = list(wheels.submodule_search_locations or ()) if wheels else []
+    found = [p for folder in folders for p in Path(folder).glob(f"*/lib/lib{stem}.so.*")]
+    found.sort(key=_major, reverse=True)
+    names = [path for path in found if ".alt." not in path.name]
+    names += [Path(f"lib{stem}.so.{major}") for major in (13, 12)]
+    names += [Path(name) for name in [ctypes.util.find_library(stem)] if name]
+    names += [p.resolve() for p in Path("/usr/local").glob(f"cuda*/lib64/lib{stem}.so")]
+    if driver:
+        names.sort(key=lambda name: _major(name) > driver[0])
+    return list(map(str, names))
+
+
+def _major(name: Path) -> int:
+    """The major version that a library's name ends in, 0 without one."""
+    found = re.search(r"\.so\.(\d+)", name.name)
+    return int(found[1]) if found else 0

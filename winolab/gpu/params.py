@@ -6,7 +6,7 @@ Nothing here needs a GPU or its driver.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct, calcsize
 from typing import Any, Protocol
@@ -16,6 +16,7 @@ ALIGNMENT = 64  # bytes, of a struct with tensor maps
 MOST = 2**31 - 1  # that kernels count, in 32 bits
 VECTOR = 16  # bytes of the widest access
 MOST_BLOCKS = 65_535  # of a launch along y and along z, as CUDA counts them
+MATMUL = "cublasLtMatmul"  # what a library has among kernels
 
 
 def uncounted(name: str, value: int) -> ValueError:
@@ -49,6 +50,11 @@ class Layout:
                  for v in values)  # fmt: skip
         kinds = tuple(kind for _, kind in self.fields)
         return Params(self.offsets, kinds, values, self._struct.pack(*known))
+
+    def read(self, address: int) -> dict[str, Any]:
+        """The values of such a struct in host memory, by name."""
+        values = self._struct.unpack(ctypes.string_at(address, self.size))
+        return {name: value for (name, _), value in zip(self.fields, values, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,21 @@ class View:
     address: int
     strides: tuple[int, ...]
     finish: Finish | None = None  # of y
+
+
+def pitch(sizes: Sequence[int], strides: Sequence[int], channels: int) -> int | None:
+    """Elements from each pixel of an array to the next; None where that differs, or where pixels of
+    so many channels overlap. ``sizes`` and ``strides`` are of its other dimensions."""
+    found, count = None, 1
+    for n, stride in zip(reversed(sizes), reversed(strides), strict=True):
+        if n == 1:
+            continue
+        found = stride if found is None else found
+        if stride != found * count:
+            return None
+        count *= n
+    found = max(1, channels) if found is None else found
+    return found if found >= channels else None
 
 
 @dataclass(frozen=True)
@@ -177,3 +198,13 @@ class Launcher(Protocol):
 
 
 Kernels = Mapping[str, Launcher]
+
+
+# cuBLASLt's product of matrices whose columns lie one after another, ``pitch`` elements apart:
+# out, rows × columns, is a · b, each transposed or not; ``kind`` and ``out_kind`` are cudaDataType,
+# ``alignment`` is what divides every address, and ``size`` the workspace's, in bytes.
+PRODUCT = Layout(
+    ("a b out workspace", POINTER),
+    ("rows columns depth pitch_a pitch_b pitch_out size", LONG),
+    ("kind out_kind transposed_a transposed_b alignment", INT),
+)

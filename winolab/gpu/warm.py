@@ -103,8 +103,8 @@ def _units(asked: Resolved, kept: bool) -> Iterator[Unit]:
     if kept and made.plan and made.plan.prepared_size:
         plans.append(plan_for(asked, asked.fresh, apart=True))
     for plan in plans:
-        if plan and not asked.problem.empty:
-            yield Unit(titled(plan), plan.source(), arch)
+        if plan and not asked.problem.empty and (source := plan.source()):
+            yield Unit(titled(plan), source, arch)
     copies = {name: copied.copy for name, copied in made.copies.items()}
     if made.after:
         copies["out"] = made.after

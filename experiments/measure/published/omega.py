@@ -21,7 +21,8 @@ import typer
 
 from experiments.harness.facts import ROOT
 from experiments.measure.published.rows import Kinds, Row, layer_of, resumed, timed
-from winolab.algorithm import FUSED, FUSED_FP16, Problem, Tile, omega
+from winolab.algorithm import Problem, Tile, omega
+from winolab.arguments.variants import FUSED, FUSED_FP16
 from winolab.bench.contenders import unnamed
 from winolab.bench.frameworks import frameworks
 from winolab.device import Device

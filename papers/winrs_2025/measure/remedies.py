@@ -24,7 +24,8 @@ from experiments.harness.facts import ROOT
 from experiments.measure.published.rows import Row, layer_of
 from papers.winrs_2025.errors import LENGTHS
 from papers.winrs_2025.grid import Layer
-from winolab.algorithm import FUSED, FUSED_FP16, Tile, omega
+from winolab.algorithm import Tile, omega
+from winolab.arguments.variants import FUSED, FUSED_FP16
 from winolab.bench import oracle
 from winolab.bench.compare import free
 from winolab.bench.contenders import Arrays, ours

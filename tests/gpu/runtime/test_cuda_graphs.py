@@ -140,6 +140,35 @@ def test_what_comes_again_is_launched_as_a_graph(driver) -> None:
         of.replay(STREAM, 1 << 20)
 
 
+class Function(launch.Launchable):
+    """A library's function, and the streams that it was launched on."""
+
+    name = "f"
+
+    def __init__(self) -> None:
+        self.launched: list[int] = []
+        self.stream = 0
+
+    def launch(self, grid, threads, params, early) -> Function:
+        return self
+
+    def on(self, stream: int) -> None:
+        self.stream = stream
+
+    def start(self) -> int:
+        self.launched.append(self.stream)
+        return 0
+
+
+def test_a_library_s_function_is_launched_every_time(driver) -> None:
+    function, params = Function(), Layout(("x", POINTER)).pack(record.address_of(0))
+    of = record.Recording({"f": function}, lambda k: k["f"]((1, 1, 1), 1, params), 2)
+    for _ in range(2 * REPEATS):
+        of.replay(STREAM, 1 << 20)
+    assert function.launched == [STREAM] * 2 * REPEATS
+    assert (driver.made, driver.graphs) == (0, 0)
+
+
 def test_a_recording_without_graphs_makes_none(driver) -> None:
     of = recording(graphs=0)
     for _ in range(REPEATS + 3):

@@ -12,6 +12,7 @@ from winolab.ref.algorithms.winrs.kernels import TILES
 
 # Compiled kernels of each algorithm and precision; each runs PROBLEMS problems.
 MOLDS = {
+    "cublaslt": 6,
     "fused2d": 8,
     "gamma_ffma": 5,
     "gamma_wgmma": 4,
@@ -68,6 +69,8 @@ def algorithms(family: str, precision: str) -> list[str]:
     """The tiles of a family's kernels of a precision."""
     if family in OMEGAS:
         return [f"omega:{t.alpha}:{t.n}:{t.r}" if t.alpha > 1 else "direct" for t in OMEGAS[family]]
+    if family == "cublaslt":
+        return ["direct;variant=cublaslt"]
     if family.startswith(("direct", "depthwise", "implicit_gemm")):
         return ["direct"]
     if family == "fused2d":
@@ -86,7 +89,10 @@ DEPTHWISE_TAPS = (3, 3), (5, 5), (7, 7), (3, 3, 3), (4,), (7, 1), (4, 9), (2, 35
 
 
 def known_taps(family: str, seed: str) -> list[int]:
-    """The filter of kernels in which it is constant, of a seed's depthwise ones; else none."""
+    """The filter of kernels in which it is constant, of a seed's depthwise ones and of products;
+    else none."""
+    if family == "cublaslt":
+        return [1] * Random(seed).randint(1, 3)
     if family == "depthwise":
         return list(Random(seed).choice(DEPTHWISE_TAPS))
     return [3, 3] if family == "fused2d" else []

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from winolab.arguments.variants import CUBLASLT
+from winolab.gpu.families.cublaslt import plan as cublaslt
 from winolab.gpu.families.depthwise import plan as depthwise
 from winolab.gpu.families.direct import plan as direct
 from winolab.gpu.families.fused2d import plan as fused2d
@@ -37,7 +39,8 @@ class Family:
     ``config`` is the type of its kernels' configurations; ``fastest_first``: whether it offers
     plans in the order of their predicted times, so that later ones need not be asked for;
     ``near`` enumerates those alone that can be picked of a request that does not say how;
-    ``alone`` says whether nobody is faster than what it offers for a request.
+    ``alone`` says whether nobody is faster than what it offers for a request; ``library`` is what
+    ``direct;variant=`` names it by, where it is one.
     """
 
     name: str
@@ -48,13 +51,16 @@ class Family:
     fastest_first: bool = False
     near: Callable[[Request], Iterable[Plan]] | None = None
     alone: Callable[[Request], bool] = lambda request: False
+    library: str | None = None
 
     def plans(self, request: Request, near: bool = False) -> Iterable[Plan]:
         """Plans of the family, products being in the request's precision itself; ValueError where
         it has none, and why. ``near``: those that can be picked suffice.
 
-        A ``config`` that is another family's asks for none.
+        A ``config`` that is another family's asks for none, nor does another's ``library``.
         """
+        if request.library not in (None, self.library):
+            return ()
         config = request.config
         offer = self.near if near and self.near else self.offer
         return offer(request) if config is None or isinstance(config, self.config) else ()
@@ -99,6 +105,14 @@ FAMILIES = (
         CORRELATIONS,
         ("fp32_split", *SIXTEEN_BITS),
         fastest_first=True,
+    ),
+    Family(
+        "cublaslt",
+        cublaslt.plans,
+        cublaslt.Config,
+        (*CORRELATIONS, *GRADIENT),
+        ("fp32", *SIXTEEN_BITS),
+        library=CUBLASLT,
     ),
     Family("direct", direct.plans, direct.Config, CORRELATIONS, SIXTEEN_BITS),
     Family("direct.split", direct.split_plans, direct.Config, CORRELATIONS, ("fp32_split",)),

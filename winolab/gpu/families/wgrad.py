@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from winolab.algorithm import FUSED, Algorithm, Problem, Tile
+from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.arguments.variants import FUSED
 from winolab.arguments.words import plural
 from winolab.device import H100, Device
 from winolab.gpu.codegen.structs import layout

@@ -58,6 +58,7 @@ class BasePlan(TakesFilters):
     checks_accuracy: bool = False
     accurate: bool = True
     reads_filters_in_place: bool = False
+    regular_rows: bool = False
 
     @property
     def primary(self: Plan) -> Plan:

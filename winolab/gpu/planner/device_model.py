@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from importlib import resources
 from typing import Any, TypeVar
 
@@ -230,8 +230,20 @@ class Depthwise:
 
 
 @dataclass(frozen=True)
+class Cublaslt:
+    """cuBLASLt's products (families/cublaslt/cost.py)."""
+
+    start: float
+    products: float
+    work_tile: float
+    arrays: float
+
+
+@dataclass(frozen=True)
 class DeviceModel:
-    """All of device_model.toml that is a number; its sections are the fields."""
+    """All of device_model.toml that is a number; its sections are the fields.
+
+    What has None by default is picked only where the file has its section."""
 
     device: Shared
     fused2d: Fused2d
@@ -249,6 +261,7 @@ class DeviceModel:
     wgrad_winograd: WgradWinograd
     wgrad_direct: WgradDirect
     depthwise: Depthwise
+    cublaslt: Cublaslt | None = None
 
 
 def model_of(text: str) -> DeviceModel:
@@ -258,15 +271,21 @@ def model_of(text: str) -> DeviceModel:
     positive.
     """
     found = tomllib.loads(text)
-    if unknown := sorted(found.keys() ^ _kinds().keys()):
+    named = {f.name for f in fields(DeviceModel) if f.default is MISSING or f.name in found}
+    if unknown := sorted(found.keys() ^ named):
         raise ValueError(f"{FILE} has or lacks sections {', '.join(unknown)}; DeviceModel has them")
     return DeviceModel(
-        **{name: _section(kind, name, found[name]) for name, kind in _kinds().items()}
+        **{
+            name: _section(kind, name, found[name])
+            for name, kind in _kinds().items()
+            if name in found
+        }
     )
 
 
 def _kinds() -> dict[str, type]:
-    return {name: globals()[kind] for name, kind in DeviceModel.__annotations__.items()}
+    annotated = DeviceModel.__annotations__.items()
+    return {name: globals()[kind.removesuffix(" | None")] for name, kind in annotated}
 
 
 def _section(kind: type[T], name: str, found: dict[str, Any]) -> T:

@@ -45,6 +45,7 @@ class PlanWithFallback(TakesFilters, ABC):
     flags: ClassVar[int]  # of fallback.cuh, in order, that the kernels clear and set
     checks_accuracy = True
     reads_filters_in_place = False
+    regular_rows = False
 
     @staticmethod
     def of(primary: Plan, fallback: Plan) -> PlanWithFallback:

@@ -141,6 +141,12 @@ class Plan(Protocol):
         ...
 
     @property
+    def regular_rows(self) -> bool:
+        """Whether all pixels of an array, or a filter's output channels, have to lie at one
+        distance."""
+        ...
+
+    @property
     def primary(self) -> Plan:
         """What is tried first, of a plan that falls back; else the plan itself."""
         ...
@@ -174,7 +180,7 @@ class Plan(Protocol):
         ...
 
     def source(self) -> str:
-        """The translation unit of its kernels."""
+        """The translation unit of its kernels; empty where a library has them."""
         ...
 
     def shared(self) -> dict[str, int]:
@@ -287,6 +293,12 @@ class Request:
             return self.config
         expected = f"{kind.__module__}.{kind.__name__}"
         raise TypeError(f"config is {self.config!r}; these kernels take a {expected}")
+
+    @property
+    def library(self) -> str | None:
+        """The library whose products are asked for."""
+        direct = self.algorithm is not None and self.algorithm.kind == "direct"
+        return self.algorithm.variant if self.algorithm and direct else None
 
     @property
     def points(self) -> str:

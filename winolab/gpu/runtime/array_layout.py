@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from winolab.arguments.arrays import apart
-from winolab.gpu.params import MOST, VECTOR, View
+from winolab.gpu.params import MOST, VECTOR, View, pitch
 from winolab.gpu.planner.correlation import three
 from winolab.gpu.runtime.arrays import Described, contiguous
 
@@ -72,6 +72,11 @@ class ArrayLayout:
         unit = UNIT[self.order]
         ends = self.shape[unit] <= 1 or self.strides[unit] == 1
         return ends and self.forward and max(self.strides[-2:]) <= MAX_STRIDE
+
+    @property
+    def regular(self) -> bool:
+        """Whether every pixel, of filters every output channel, lies as far from the next."""
+        return pitch(self.shape[:-1], self.strides[:-1], self.shape[-1]) is not None
 
     @property
     def forward(self) -> bool:

@@ -147,7 +147,7 @@ def record(asked: Resolved, made: PlannedCall) -> Recording | None:
     chosen = made.plan
     if not chosen or asked.problem.empty:
         return None
-    a, b = asked.a, made.b
+    a, b = made.a, made.b
     is_filter = [name in ("w", "dw") for name in NAMES[asked.direction]]
     view_a = a.layout.view(made.address("a", A), filter=is_filter[0])
     view_b = b and b.layout.view(made.address("b", B), filter=is_filter[1])
@@ -190,7 +190,7 @@ def _added(asked: Resolved, made: PlannedCall) -> tuple[int, int]:
     )
 
 
-def _loaded(copy: LayoutCopy, name: str, index: int) -> driver.Kernel:
+def _loaded(copy: LayoutCopy, name: str, index: int) -> driver.Launchable:
     return loader.load(copy.source(), titled(name), {KERNEL: 0}, index)[KERNEL]
 
 
@@ -220,7 +220,7 @@ def overlap_of(asked: Resolved, made: PlannedCall) -> Overlap | None:
     size, out_size = ITEMSIZE[asked.dtype], ITEMSIZE[asked.out_dtype]
     read: dict[int, tuple[ArrayLayout, int]] = {}
     if made.out == asked.out and made.written == asked.out_dtype:
-        for number, operand in ((A, asked.a), (B, made.b)):
+        for number, operand in ((A, made.a), (B, made.b)):
             if operand and not operand.copied:
                 read[number] = operand.layout, size
     for number, name in ((BIAS, "bias"), (RESIDUAL, "residual")):
@@ -230,7 +230,7 @@ def overlap_of(asked: Resolved, made: PlannedCall) -> Overlap | None:
     return Overlap(read, asked.out, out_size) if read else None
 
 
-def kernels_of(chosen: Plan, index: int) -> Mapping[str, driver.Kernel]:
+def kernels_of(chosen: Plan, index: int) -> Mapping[str, driver.Launchable]:
     """The plan's kernels; plan, source and resources are dumped where WINOLAB_DUMP says so."""
     p, title = chosen.problem, titled(chosen)
     of = f"{chosen.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}"

@@ -161,6 +161,8 @@ def _added(
     graph: ctypes.c_void_p, launch: Launch, before: ctypes.c_void_p | None
 ) -> ctypes.c_void_p:
     """The launch's node behind another, which it need not wait for if it is early."""
+    if not isinstance(launch, Launch):
+        raise NoGraph("a library's function is no node")
     node, kernel = ctypes.c_void_p(), launch.kernel
     block = (launch.threads, 1, 1)
     params = _Node(kernel.handle, launch.grid, block, kernel.shared, launch.params)

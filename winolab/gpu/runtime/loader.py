@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from winolab.gpu import driver
-from winolab.gpu.driver import Kernel
+from winolab.gpu import cublaslt, driver
+from winolab.gpu.driver import Kernel, Launchable
 from winolab.gpu.machine import MachineError
 from winolab.gpu.runtime import nvrtc
 from winolab.gpu.runtime.cache import cubin, remove
@@ -58,10 +58,15 @@ def _refusal(arch: str, error: str) -> str:
     )
 
 
-def load(source: str, title: str, shared: Mapping[str, int], index: int) -> Mapping[str, Kernel]:
-    """The kernels of a translation unit on device ``index``, compiled where no cache has them.
+def load(
+    source: str, title: str, shared: Mapping[str, int], index: int
+) -> Mapping[str, Launchable]:
+    """The kernels of a translation unit on device ``index``, compiled where no cache has them, or
+    what a library has in their place where there is no unit.
 
     ``shared`` names them, with the bytes of dynamic shared memory of each; ``title`` is what the
-    log calls them.
+    log calls them. Raises MachineError that says what to install or change.
     """
+    if not source:
+        return cublaslt.functions(index)
     return _loaded(source, title, tuple(shared.items()), index)

@@ -6,14 +6,12 @@ CuPy adds an -arch of its own, and the kernels need the architecture-specific sm
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import re
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
-from winolab.gpu.machine import MachineError, driver_cuda
+from winolab.gpu.machine import MachineError, driver_cuda, libraries
 
 OPTIONS = ("--std=c++17", "--fmad=false", "--ptxas-options=-v")
 
@@ -51,7 +49,7 @@ def library() -> ctypes.CDLL:
 
     Raises MachineError that says what to install where there is none.
     """
-    for name in libraries(driver_cuda()):
+    for name in libraries("nvrtc", driver_cuda()):
         try:
             for builtins in Path(name).parent.glob("libnvrtc-builtins.so.*"):
                 ctypes.CDLL(str(builtins))  # which NVRTC otherwise seeks on the loader's path
@@ -62,28 +60,6 @@ def library() -> ctypes.CDLL:
         "no NVRTC, the CUDA run-time compiler: pip install nvidia-cuda-nvrtc "
         "(or nvidia-cuda-nvrtc-cu12), or CuPy with its ctk extra"
     )
-
-
-def libraries(driver: tuple[int, int] | None) -> list[str]:
-    """Where libnvrtc may be: wheels before the system, newest first; last, those of a major version
-    that a driver of this CUDA does not run."""
-    wheels = find_spec("nvidia")
-    folders = list(wheels.submodule_search_locations or ()) if wheels else []
-    found = [p for folder in folders for p in Path(folder).glob("*/lib/libnvrtc.so.*")]
-    found.sort(key=_major, reverse=True)
-    names = [path for path in found if ".alt." not in path.name]
-    names += [Path(f"libnvrtc.so.{major}") for major in (13, 12)]
-    names += [Path(name) for name in [ctypes.util.find_library("nvrtc")] if name]
-    names += [p.resolve() for p in Path("/usr/local").glob("cuda*/lib64/libnvrtc.so")]
-    if driver:
-        names.sort(key=lambda name: _major(name) > driver[0])
-    return list(map(str, names))
-
-
-def _major(name: Path) -> int:
-    """The major version that a library's name ends in, 0 without one."""
-    found = re.search(r"\.so\.(\d+)", name.name)
-    return int(found[1]) if found else 0
 
 
 @cache

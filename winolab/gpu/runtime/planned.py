@@ -41,6 +41,7 @@ class PlannedCall:
 
     plan: Plan | None  # None: nothing is to be summed
     written: str  # the dtype that its kernels write
+    a: Operand
     b: Operand | None
     out: ArrayLayout  # where its kernels write
     workspace: int  # bytes, of the plan
@@ -65,12 +66,15 @@ class PlannedCall:
                 f"the prepared filter's kernel writes {written}, which does not hold what "
                 f"{asked.out_dtype} does: prepare it with out_dtype float32"
             )
-        if written != asked.out_dtype and out is not fresh:
+        rows = chosen is not None and chosen.regular_rows
+        if out is not fresh and (written != asked.out_dtype or (rows and not out.regular)):
             out = fresh
             chosen = plan_for(asked, out)
-        b = asked.b
+        a, b = asked.a, asked.b
         if b and not b.copied and chosen and chosen.reads_filters_in_place:
             b = Operand.of(b.layout, b.layout.direct and b.layout.aligned(ITEMSIZE[asked.dtype]))
+        if rows:
+            a, b = _regular(a), b and _regular(b)
         flags = 0
         if options.on_range == "raise" and isinstance(chosen, PlanWithFallback):
             chosen, flags = chosen.primary, chosen.flags * (not problem.empty)
@@ -85,7 +89,7 @@ class PlannedCall:
                 )
         made = chosen is not None and not problem.empty and written == asked.out_dtype
         size, out_size, finishing = ITEMSIZE[asked.dtype], ITEMSIZE[written], asked.finishing
-        arrays = {"a": (A, asked.a.given, asked.a.layout, size)}
+        arrays = {"a": (A, a.given, a.layout, size)}
         if b:
             arrays["b"] = B, b.given, b.layout, size
         fused = None
@@ -115,7 +119,7 @@ class PlannedCall:
         after = None
         if finishing and not made and 0 not in wanted.shape:
             after = LayoutCopy.of(wanted, wanted, ITEMSIZE[asked.out_dtype], finishing)
-        return cls(chosen, written, b, out, workspace, flags, copies, bool(fused), after)
+        return cls(chosen, written, a, b, out, workspace, flags, copies, bool(fused), after)
 
     @property
     def end(self) -> int:
@@ -136,6 +140,11 @@ class PlannedCall:
         bias = self.address("bias", BIAS) if asked.bias else 0
         residual = self.address("residual", RESIDUAL) if asked.residual else 0
         return Finish(bias, residual, asked.finishing.slope)
+
+
+def _regular(operand: Operand) -> Operand:
+    """The operand read in place only where its rows lie at one distance."""
+    return operand if operand.copied else Operand.of(operand.given, operand.layout.regular)
 
 
 def _ceil(place: int) -> int:

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any
 
 from winolab.gpu import driver
-from winolab.gpu.driver import Kernel
+from winolab.gpu.driver import Launchable
 from winolab.gpu.params import MOST_BLOCKS, POINTER, Kernels, Params, TensorMap
 from winolab.gpu.runtime.cuda_graphs import Repeated
 
@@ -30,12 +30,12 @@ class Recording:
 
     def __init__(
         self,
-        kernels: Mapping[str, Kernel],
+        kernels: Mapping[str, Launchable],
         record: Callable[[Kernels], None],
         graphs: int = 0,
     ) -> None:
         """``graphs``: for how many sets of addresses, at most, a graph is kept."""
-        self._launches: list[driver.Launch] = []
+        self._launches: list[Any] = []  # driver.Launch, or a library's
         self._needed: list[Any] = []  # what they point to
         self._patches: dict[int, list[tuple[Any, int]]] = {}  # an array's pointers, offsets in it
         self._where: tuple[int, ...] = ()  # the stream and the addresses that the structs hold
@@ -45,7 +45,7 @@ class Recording:
 
     def add(
         self,
-        kernel: Kernel,
+        kernel: Launchable,
         grid: tuple[int, int, int],
         threads: int,
         params: Params,
@@ -68,7 +68,7 @@ class Recording:
                 self._patch(encoded, value.address)
             elif kind == POINTER and value:
                 self._patch(ctypes.c_uint64.from_buffer(buffer, offset), int(value))
-        made = driver.Launch(kernel, grid, threads, ctypes.addressof(pointers), early)
+        made = kernel.launch(grid, threads, ctypes.addressof(pointers), early)
         self._launches.append(made)
         self._needed.append((kernel, buffer, pointers))
 
@@ -116,7 +116,7 @@ class _Encoded:
 class _Recorder:
     """Stands for a kernel while a plan is recorded."""
 
-    def __init__(self, recording: Recording, kernel: Kernel) -> None:
+    def __init__(self, recording: Recording, kernel: Launchable) -> None:
         self._recording, self._kernel = recording, kernel
 
     def __call__(

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import astuple, dataclass, replace
 from operator import methodcaller
 
-from winolab.algorithm import FUSED, FUSED_FP16, Algorithm, Tile
+from winolab.algorithm import Algorithm, Tile
+from winolab.arguments.variants import FUSED, FUSED_FP16
 from winolab.arguments.words import plural
 from winolab.gpu.codegen.emit import apart
 from winolab.gpu.families.stages import as_fit

@@ -1,0 +1,30 @@
+"""Problems of one tap, and plans for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from winolab.algorithm import Problem
+from winolab.device import H100
+from winolab.gpu.families.cublaslt import plan as cublaslt
+from winolab.gpu.families.cublaslt.plan import NAMED, CublasltPlan
+from winolab.gpu.planner.request import Request
+
+DIRECTIONS = ("forward", "backward_data", "backward_filter")
+PRECISIONS = ("fp32", "fp16", "bf16")
+# Channels that vectors divide and that none does; fewer pixels than channels; one of each.
+PROBLEMS = {
+    "row": Problem.of((3, 40, 16), (24, 1, 16)),
+    "map": Problem.of((2, 5, 7, 64), (32, 1, 1, 64)),
+    "depths": Problem.of((2, 3, 4, 5, 24), (40, 1, 1, 1, 24)),
+    "odd channels": Problem.of((2, 5, 6, 13), (7, 1, 1, 13)),
+    "one input channel": Problem.of((2, 6, 5, 1), (9, 1, 1, 1)),
+    "one output channel": Problem.of((2, 6, 5, 11), (1, 1, 1, 11)),
+    "one pixel": Problem.of((1, 1, 1, 200), (72, 1, 1, 200)),
+    "dilation": Problem.of((2, 5, 6, 8), (16, 1, 1, 8), dilation=3),
+}
+
+
+def offered(problem: Problem, direction: str, precision: str, **how: Any) -> list[CublasltPlan]:
+    """Every plan of the family, by its name."""
+    return list(cublaslt.plans(Request(problem, direction, H100, NAMED, precision, **how)))

@@ -1,0 +1,1 @@
+"""cuBLASLt's products of matrices, where filters have one tap."""

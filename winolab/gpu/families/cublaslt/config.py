@@ -1,0 +1,25 @@
+"""What a product of cuBLASLt may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from winolab.options import KernelConfig
+
+USUAL = 16 << 20  # bytes of workspace, which every filter gradient may take
+
+
+@dataclass(frozen=True)
+class Config(KernelConfig):
+    """Bytes of workspace that parts of sums may lie in: the library's own choice depends on it."""
+
+    workspace: int
+
+    def __str__(self) -> str:
+        return f"workspace={self.workspace}"
+
+
+def configs(limit: int | None) -> list[Config]:
+    """With a workspace of up to the limit, and without."""
+    sizes = USUAL if limit is None else min(limit, USUAL), 0
+    return [Config(size) for size in dict.fromkeys(sizes)]

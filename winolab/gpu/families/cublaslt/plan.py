@@ -1,0 +1,124 @@
+"""Products of cuBLASLt in all directions, where filters have one tap: plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from winolab.algorithm import Algorithm, Tile, direct
+from winolab.arguments.variants import CUBLASLT
+from winolab.gpu.families.cublaslt import cost, launch
+from winolab.gpu.families.cublaslt.config import Config, configs
+from winolab.gpu.families.cublaslt.tiling import Tiling, pointwise
+from winolab.gpu.machine import has_cublaslt
+from winolab.gpu.params import MATMUL, MOST, Kernels, View, uncounted
+from winolab.gpu.planner.base_plan import BasePlan
+from winolab.gpu.planner.device_model import MODEL
+from winolab.gpu.planner.request import Request, Sum
+
+NAMED = direct(variant=CUBLASLT)
+
+
+@dataclass(frozen=True)
+class CublasltPlan(Tiling, BasePlan):
+    """One call: which product, at what cost."""
+
+    predicted: float = 0.0  # seconds
+
+    kernel = "cuBLASLt"
+    tile = Tile(1, 1)
+    points = "best"  # as of all plans; there is nothing to interpolate
+    regular_rows = True
+
+    @property
+    def reads_filters_in_place(self) -> bool:
+        """Whether a filter is an operand: its channels have to be contiguous."""
+        return not self.gradient
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What the reference calls it."""
+        return NAMED
+
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        """None of correlations; F(1, 1) of gradients."""
+        return (self.tile,) if self.gradient else ()
+
+    @property
+    def simulated(self) -> str:
+        """What the reference calls the arithmetic: its bounds hold in any order of the chunks that
+        Tensor Cores sum, and of parts that are added up."""
+        if self.precision == "fp32":
+            return "fp32"
+        return f"{self.precision},accumulation=tensor_core:16:2:truncate"
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        """How dw is summed at worst: in one part."""
+        return (Sum(1.0, self.pixels),) if self.gradient else ()
+
+    def __str__(self) -> str:
+        p, (rows, columns, depth) = self.problem, self.sizes
+        fitted = "" if MODEL.cublaslt else ", by factors of 1: not measured yet"
+        return "\n".join(
+            [
+                f"{self.direction} x{p.x_shape} w{p.w_shape}",
+                f"kernel     {self.kernel} {self.precision}, nothing transformed",
+                f"product    {rows} × {columns} results, sums of {depth}",
+                f"policies   {self.config}",
+                f"memory     {self.workspace} B workspace at most",
+                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}{fitted}",
+            ]
+        )
+
+    def source(self) -> str:
+        """No translation unit: the library has the function."""
+        return ""
+
+    def shared(self) -> dict[str, int]:
+        """The function."""
+        return {MATMUL: 0}
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Multiply on the current stream."""
+        launch.launch(self, kernels, a, b, out, workspace)
+
+
+def plans(request: Request) -> Iterator[CublasltPlan]:
+    """Products with a workspace and without, of 16 bits, by name in FP32 too.
+
+    Raises ValueError where the request has no such product, and says why.
+    """
+    problem, config = request.problem, request.config_of(Config)
+    named = config is not None or request.library is not None
+    if request.algorithm and request.algorithm.kind != "direct":
+        return  # others say what computes it
+    if not pointwise(problem):
+        if named:
+            raise ValueError(
+                "cuBLASLt multiplies matrices: it serves filters of one tap with stride 1, without "
+                f"padding and groups, not {problem.filter} with stride {problem.stride}, padding "
+                f"{problem.padding} and groups {problem.groups}"
+            )
+        return
+    if not named:
+        if request.precision == "fp32":
+            return
+        if MODEL.cublaslt is None:
+            raise ValueError(f"cuBLASLt is not measured yet; algorithm '{NAMED}' names it")
+        if not has_cublaslt():
+            return
+    made = CublasltPlan(
+        request.direction, problem, request.precision, request.dtype, request.stored, Config(0),
+        request.device, request.aligned,
+    )  # fmt: skip
+    if 0 in made.sizes:
+        raise ValueError("a product of matrices needs something to sum")
+    if (most := max(made.sizes)) > MOST:
+        raise uncounted("the number of rows of a matrix", most)
+    for each in [config] if config else configs(request.workspace_limit):
+        plan = replace(made, config=each)
+        yield replace(plan, predicted=cost.seconds(plan, MODEL))

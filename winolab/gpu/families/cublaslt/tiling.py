@@ -1,0 +1,62 @@
+"""A convolution whose filter has one tap as a product of matrices."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from winolab.algorithm import Problem
+from winolab.device import Device
+from winolab.gpu.families.cublaslt.config import Config
+from winolab.gpu.params import VECTOR
+from winolab.gpu.planner.request import ITEMSIZE
+
+
+def pointwise(problem: Problem) -> bool:
+    """Whether every output is of one pixel, and pixels follow each other as outputs do."""
+    ones = {*problem.filter, *problem.stride, problem.groups} == {1}
+    return ones and not any(map(any, problem.padding))
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """One call: a product whose matrices have channels, or pixels, for rows and columns."""
+
+    direction: str
+    problem: Problem
+    precision: str
+    dtype: str  # of the operands
+    out_dtype: str
+    config: Config
+    device: Device
+    aligned: bool  # whether addresses are multiples of VECTOR
+
+    @property
+    def gradient(self) -> bool:
+        """Whether the result is dw."""
+        return self.direction == "backward_filter"
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of x, which are as many as y's."""
+        return self.problem.batch * math.prod(self.problem.output)
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Rows, which are the result's last channels, and columns of the result; what is summed."""
+        x, y = self.problem.in_channels, self.problem.out_channels
+        return {
+            "forward": (y, self.pixels, x),
+            "backward_data": (x, self.pixels, y),
+            "backward_filter": (x, y, self.pixels),
+        }[self.direction]
+
+    @property
+    def workspace(self) -> int:
+        """Bytes that the library may use."""
+        return self.config.workspace
+
+    @property
+    def alignment(self) -> int:
+        """What divides every address."""
+        return VECTOR if self.aligned else ITEMSIZE[self.dtype]
