@@ -91,6 +91,14 @@ class NumPy:
         """The elements of memory that is an array of bytes to the library, where it lies."""
         return self.module.asarray(memory).view(dtype)
 
+    def plain(self, array: Any) -> bool:
+        """Whether it is an array of the library's own type, which lies where its arrays do."""
+        return type(array) is self.module.ndarray
+
+    def strides(self, array: Any) -> tuple[int, ...]:
+        """Elements between neighbours along each axis."""
+        return tuple(step // array.itemsize for step in array.strides)
+
     def view(self, flat: Any, shape: tuple, strides: tuple, first: int) -> Any:
         """An array in the memory; strides and ``first`` are in elements."""
         steps = [s * flat.itemsize for s in strides]
@@ -126,28 +134,40 @@ class NumPy:
     def memory(self, what: str) -> Iterator[None]:
         """New arrays without initial values hold ``what``, also those of memory used before; on the
         CPU what C allocates holds zeros, or huge numbers."""
-        own = {name: getattr(self.module, name) for name in self.poisoned}
-        filling = {name: self._filling(create, what) for name, create in own.items()}
-        with ExitStack() as stack:
-            if self.module is np:
-                sides = partial(self._replace, own), partial(self._replace, filling)
-                stack.enter_context(_compiling(*sides))
+
+        def filled(array: Any) -> Any:
+            self.poison(array, what)
+            return array
+
+        with self.created(filled):
             if not self.cuda:
                 perturb(ZEROS if what == "zero" else HUGE)
-                stack.callback(perturb, 0)
+            try:
+                yield
+            finally:
+                if not self.cuda:
+                    perturb(0)
+
+    @contextmanager
+    def created(self, change: Callable[[Any], Any]) -> Iterator[None]:
+        """New arrays without initial values are what ``change`` makes of them."""
+        own = {name: getattr(self.module, name) for name in self.poisoned}
+        changing = {name: self._changing(create, change) for name, create in own.items()}
+        with ExitStack() as stack:
+            if self.module is np:
+                sides = partial(self._replace, own), partial(self._replace, changing)
+                stack.enter_context(_compiling(*sides))
             stack.callback(self._replace, own)
-            self._replace(filling)
+            self._replace(changing)
             yield
 
     def _replace(self, functions: dict[str, Callable[..., Any]]) -> None:
         for name, function in functions.items():
             setattr(self.module, name, function)
 
-    def _filling(self, create: Callable[..., Any], what: str) -> Callable[..., Any]:
+    def _changing(self, create: Callable[..., Any], change: Callable[[Any], Any]) -> Any:
         def created(*args: Any, **kwargs: Any) -> Any:
-            array = create(*args, **kwargs)
-            self.poison(array, what)
-            return array
+            return change(create(*args, **kwargs))
 
         return created
 
@@ -225,6 +245,13 @@ class Torch(NumPy):
         if self.cuda:
             return torch.as_tensor(memory, device="cuda").view(self._kind(dtype))
         return torch.from_numpy(np.asarray(memory)).view(self._kind(dtype))
+
+    def plain(self, array: Any) -> bool:
+        device = "cuda" if self.cuda else "cpu"
+        return type(array) is self.module.Tensor and array.device.type == device
+
+    def strides(self, array: Any) -> tuple[int, ...]:
+        return tuple(array.stride())
 
     def _kind(self, dtype: np.dtype) -> Any:
         return getattr(self.module, "bfloat16" if dtype == BF16 else dtype.name)

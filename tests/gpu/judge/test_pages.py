@@ -19,6 +19,7 @@ FAULTS = {
     "reads_before_x": "reads or writes before the start of x",
     "reads_beyond_w": "reads or writes beyond the end of w",
     "writes_beyond_y": "reads or writes beyond the end of y",
+    "writes_beyond_new": "reads or writes beyond the end of new memory",
 }
 
 

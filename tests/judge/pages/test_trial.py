@@ -77,6 +77,22 @@ def test_other_ends_are_what_they_are() -> None:
     assert crash == ["", "crash: it raised MemoryError: no room"]
 
 
+def test_new_memory_ends_there_too() -> None:
+    """The result and workspaces, where the kernel has them of NumPy's or PyTorch's functions."""
+    torch = str(HERE / "with_torch.py")
+    faults = {
+        (f"{KERNELS}:writes_beyond_y", ""): "writes beyond the end of new memory",
+        (f"{KERNELS}:reads_before_a_workspace", ""): "reads before the start of new memory",
+        (f"{torch}:reads_beyond_y", ""): "reads beyond the end of new memory",
+        (f"{torch}:reads_before_y", ""): "reads before the start of new memory",
+    }
+    assert ends([*faults]) == [["SIGSEGV", said] for said in faults.values()]
+    spilled = ["", "writes: the kernel writes beyond the end of new memory"]
+    assert ends([(f"{KERNELS}:spills", "")]) == [spilled]
+    right = [f"{KERNELS}:within", f"{KERNELS}:knows_its_functions", f"{torch}:right"]
+    assert ends([(name, "") for name in right]) == [["", ""]] * 3
+
+
 def test_the_other_checks_accept_it_and_the_judgement_refuses_it(library: Path) -> None:
     """NaN around arrays does not show it, in this process, where nothing is protected."""
     serves = f"{PLAIN} padding=1 filter=3 batch=1 channels=3 out_channels=4"

@@ -45,11 +45,17 @@ class Protected:
         first = BESIDE + (held - -(-size // aligned) * aligned if last else 0)
         every[BESIDE : BESIDE + held] = NAN
         self._bytes = every[first : first + size]
+        self._left = every[first + size : BESIDE + held]
         self._pages: int = every.ctypes.data + (BESIDE + held if last else 0)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
         return self._bytes.__array_interface__
+
+    @property
+    def spilled(self) -> bool:
+        """Whether something was written behind the last byte, in the same page."""
+        return bool((self._left != NAN).any())
 
     @contextmanager
     def beside(self, kind: str) -> Iterator[None]:

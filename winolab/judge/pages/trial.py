@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from winolab.judge.candidate import Candidate, Declined
-from winolab.judge.libraries import Zone
+from winolab.judge.libraries import BF16, Zone
 from winolab.judge.pages.protected import Protected, mprotect
 from winolab.judge.pages.unmapped import Unmapped
 from winolab.judge.trial import Case, Finding, Judge, Outcome
@@ -16,10 +20,13 @@ from winolab.problem import NAMES
 
 PLACE = "beside protected pages"
 ENDS = {"end": "beyond the end of", "start": "before the start of"}
+NEW = "new memory"  # the library's, which the kernel takes for its result or in between
+TYPES = {name: np.dtype(name) for name in ("float16", "float32", "float64")} | {"bfloat16": BF16}
 VECTOR, LINE = 16, 64  # bytes: what "aligned" promises, and what no library asks more than
 LOST = "illegal"  # said of the device by CUDA_ERROR_ILLEGAL_ADDRESS, in every library
 
 Ending = Callable[[str], None]
+Memory = Protected | Unmapped
 
 
 def possible(candidate: Candidate, on_gpu: bool) -> bool:
@@ -37,16 +44,15 @@ def run(judge: Judge, case: Case, ending: Ending) -> Outcome:
     if operands is None or case.problem.empty:
         return Outcome(left="it has no numbers in the range of their type")
     judge.held.clear()
-    names = NAMES[judge.candidate.direction]
+    names = NAMES[judge.candidate.direction][: 2 + judge.candidate.out]
     where = ""
     try:
         judge.bare(case.problem, operands)()
-        for array in range(2 + judge.candidate.out):
+        for array in (*names, NEW):
             for end, side in ENDS.items():
-                where = f"{side} {names[array]}"
-                y = _called(judge, case, operands, array, end, where, ending)
-                if wrong := judge.said(case, operands, y):
-                    return Outcome(judge.counted(Finding("place", f"{wrong}, no page {where}")))
+                where = f"{side} {array}"
+                if finding := _Calls(judge, case, operands, array, end, ending).finding(where):
+                    return Outcome(judge.counted(finding))
     except Declined as error:
         return Outcome(left=str(error))
     except Exception as error:
@@ -60,37 +66,82 @@ def run(judge: Judge, case: Case, ending: Ending) -> Outcome:
     return Outcome()
 
 
-def _called(
-    judge: Judge, case: Case, operands: list, array: int, end: str, where: str, ending: Ending
-) -> np.ndarray:
-    """The result with that array at that end. Raises Declined, and what the kernel raises."""
-    promised = VECTOR if judge.candidate.serves.has("aligned") else judge.claim.dtype.itemsize
-    try:
-        return _once(judge, case, operands, (array, end, promised), where, ending)
-    except Declined:  # perhaps as addresses of single elements are not enough for it
-        return _once(judge, case, operands, (array, end, LINE), where, ending)
+@dataclass(frozen=True)
+class _Calls:
+    """The calls with one array at one end of such memory."""
 
+    judge: Judge
+    case: Case
+    operands: list[np.ndarray]
+    array: str
+    end: str
+    ending: Ending
 
-def _once(
-    judge: Judge, case: Case, operands: list, at: tuple[int, str, int], where: str, ending: Ending
-) -> np.ndarray:
-    c, library, dtype = judge.candidate, judge.candidate.arrays, judge.claim.dtype
-    array, end, aligned = at
-    shapes = c.shapes(case.problem)[: 2 + c.out]
-    zones = [Zone.of(library, shape, dtype, "contiguous") for shape in shapes]
-    size = math.prod(shapes[array]) * dtype.itemsize
-    memory = (Unmapped if library.cuda else Protected)(size, end, aligned)
-    flat = library.over(memory, dtype)
-    zones[array] = Zone(library, flat, flat.reshape(shapes[array]))
-    for zone, values in zip(zones, (*map(judge.axes, operands), None), strict=False):
-        zone.fill("nan", values)
-    judge.held += zones
-    a, b, out = (*(zone.array for zone in zones), None)[:3]
-    library.wait()
-    for kind in memory.kinds:
-        ending(f"{kind} {where}")
-        with memory.beside(kind), np.errstate(all="ignore"):
-            found = c(a, b, case.problem, out)
-            library.wait()
-        ending("")
-    return library.get(found)
+    def finding(self, where: str) -> Finding | None:
+        """What is wrong with them. Raises Declined, and what the kernel raises."""
+        c = self.judge.candidate
+        aligned = VECTOR if c.serves.has("aligned") else self.judge.claim.dtype.itemsize
+        try:
+            y, memory = self._made(where, aligned)
+        except Declined:  # perhaps as addresses of single elements are not enough for it
+            y, memory = self._made(where, LINE)
+        except Exception as error:
+            if self.array != NEW or LOST in str(error):
+                raise
+            return None  # a compiler's, which does not know what creates arrays here
+        if any(each.spilled for each in memory):
+            return Finding("writes", f"the kernel writes {ENDS['end']} {self.array}")
+        if wrong := self.judge.said(self.case, self.operands, y):
+            return Finding("place", f"{wrong}, no page {where}")
+        return None
+
+    def _made(self, where: str, aligned: int) -> tuple[np.ndarray, list[Memory]]:
+        """The result, and the memory whose end is there."""
+        judge, c, library = self.judge, self.judge.candidate, self.judge.candidate.arrays
+        dtype, memory = judge.claim.dtype, list[Memory]()
+        shapes = c.shapes(self.case.problem)[: 2 + c.out]
+        zones = [Zone.of(library, shape, dtype, "contiguous") for shape in shapes]
+        if self.array != NEW:
+            at = NAMES[c.direction].index(self.array)
+            memory.append(self._memory(math.prod(shapes[at]), dtype, aligned))
+            flat = library.over(memory[0], dtype)
+            zones[at] = Zone(library, flat, flat.reshape(shapes[at]))
+        judge.held += zones
+        for zone, values in zip(zones, (*map(judge.axes, self.operands), None), strict=False):
+            zone.fill("nan", values)
+        a, b, out = (*(zone.array for zone in zones), None)[:3]
+        library.wait()
+        found: Any = None
+        for kind in (Unmapped if library.cuda else Protected).kinds:
+            with ExitStack() as stack:
+                if self.array == NEW:
+                    created = partial(self._placed, memory, stack, kind)
+                    stack.enter_context(library.created(created))
+                else:
+                    stack.enter_context(memory[0].beside(kind))
+                stack.enter_context(np.errstate(all="ignore"))
+                self.ending(f"{kind} {where}")
+                found = c(a, b, self.case.problem, out)
+                library.wait()
+            self.ending("")
+        return library.get(found), memory
+
+    def _placed(self, memory: list[Memory], stack: ExitStack, kind: str, array: Any) -> Any:
+        """New memory in a new array's place; the array itself, if its numbers are of other types,
+        have gaps between them or lie elsewhere."""
+        library = self.judge.candidate.arrays
+        dtype = TYPES.get(library.dtype(array)) if library.plain(array) else None
+        if dtype is None:
+            return array
+        shape, strides = tuple(array.shape), library.strides(array)
+        size = math.prod(shape)
+        last = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+        if not size or last != size - 1 or min(strides, default=1) < 0:
+            return array
+        memory.append(self._memory(size, dtype, LINE))
+        stack.enter_context(memory[-1].beside(kind))
+        return library.view(library.over(memory[-1], dtype), shape, strides, 0)
+
+    def _memory(self, count: int, dtype: np.dtype, aligned: int) -> Memory:
+        of = Unmapped if self.judge.candidate.arrays.cuda else Protected
+        return of(count * dtype.itemsize, self.end, aligned)
