@@ -24,6 +24,7 @@ from scipy.optimize import least_squares
 from experiments.calibrate.plans import plan_of
 from experiments.calibrate.rows import Timed, rows
 from experiments.harness.facts import ROOT
+from winolab.gpu.families.cublaslt import cost as cublaslt
 from winolab.gpu.families.direct import cost as direct
 from winolab.gpu.families.gamma_ffma import cost as gamma_ffma
 from winolab.gpu.families.gamma_wgmma import cost as gamma_wgmma
@@ -49,8 +50,11 @@ PREDICTED: dict[str, tuple[str, Predict]] = {
     "WgradColumnsPlan": ("wgrad_direct", wgrad_direct.columns_seconds),
     "WgradNarrowPlan": ("wgrad_direct", wgrad_direct.narrow_seconds),
     "WgradSplitPlan": ("wgrad_direct", wgrad_direct.split_seconds),
+    "CublasltPlan": ("cublaslt", cublaslt.seconds),
 }
-FITTED = tuple(dict.fromkeys(section for section, _ in PREDICTED.values()))
+FITTED = tuple(  # sections that the file has
+    dict.fromkeys(section for section, _ in PREDICTED.values() if getattr(MODEL, section))
+)
 SHARED = {"gamma_ffma": ("operand",)}  # of the section "device", fitted with a family's
 # Rows that take the model long: every so many-th is timed.
 EVERY = {"wgrad_direct": 2}
@@ -109,6 +113,8 @@ def samples(wanted: tuple[str, ...] = FITTED) -> dict[str, Sample]:
 
 def _sections(row: Timed) -> tuple[str, ...]:
     """Those that a row may be of."""
+    if row.kernel == "cuBLASLt":
+        return ("cublaslt",)
     if row.direction == "backward_filter":
         kinds = ("wgrad_direct", "wgrad_winograd")
         return ("wgrad_ffma",) if row.products == "fp32" else kinds

@@ -65,13 +65,15 @@ def _request(layer: Any, direction: str, group: str, device: Any, products: str)
 
 def _algorithms(row: Timed) -> Iterator[Algorithm | None]:
     """What names a row's kernel; None where it runs filters that its tile does not divide."""
-    if "(1,1)" in row.kernel:
+    if row.kernel == "cuBLASLt":
+        yield parse_algorithm("direct;variant=cublaslt")
+    elif "(1,1)" in row.kernel:
         yield parse_algorithm("direct")
     elif found := re.fullmatch(r"F\((\d+)×(\d+),(\d+)×(\d+)\)", row.kernel):
         yield parse_algorithm("winograd:{}x{}:{}x{}".format(*found.groups()))
     elif found := re.fullmatch(r"Ω(\d+)\((\d+),(\d+)\)", row.kernel):
         named = int(found[1]) == int(found[2]) + int(found[3]) - 1
-        if named and row.layer.taps % int(found[2]) == 0:
+        if named and row.layer.problem.filter[-1] % int(found[2]) == 0:
             yield parse_algorithm("omega:{}:{}:{}".format(*found.groups()))
         yield None
 

@@ -12,6 +12,7 @@ from statistics import median
 from experiments.harness.facts import ROOT
 from experiments.measure.cases import cases
 from winolab.bench.layers import Layer
+from winolab.bench.networks import BatchedLayer, parse
 from winolab.device import DATASHEETS, Device
 from winolab.gpu.planner.request import Plan
 
@@ -48,7 +49,7 @@ class Timed:
     """A plan's name on a layer, and the median of its calls with a cold L2 cache."""
 
     step: str  # of variants; "" of throughput.jsonl
-    layer: Layer
+    layer: Layer | BatchedLayer
     direction: str
     group: str  # of precisions
     device: Device
@@ -59,7 +60,7 @@ class Timed:
     seconds: float
 
     @property
-    def where(self) -> tuple[str, Layer, str, str]:
+    def where(self) -> tuple[str, Layer | BatchedLayer, str, str]:
         """What is timed: device, layer, direction, group."""
         return self.device.name, self.layer, self.direction, self.group
 
@@ -72,12 +73,26 @@ def name(p: Plan) -> str:
 @cache
 def rows() -> tuple[Timed, ...]:
     """All rows of whole calls that can be told by a plan's name."""
-    return (*_throughput(), *_variants())
+    return (*_throughput(), *_variants(), *_products())
 
 
 def _lines(file: str) -> Iterator[dict]:
-    with (RESULTS / f"{file}.jsonl").open() as lines:
-        yield from map(json.loads, lines)
+    path = RESULTS / f"{file}.jsonl"
+    if path.exists():
+        with path.open() as lines:
+            yield from map(json.loads, lines)
+
+
+def _products() -> Iterator[Timed]:
+    """Those of cuBLASLt; the first row of a run has the device."""
+    devices: dict[str, str] = {}
+    for row in _lines("pointwise"):
+        device = devices.setdefault(row["run"], row.get("device", ""))
+        if row.get("kernel") == "cuBLASLt":
+            yield Timed(
+                "", parse(row["layer"]), row["direction"], row["precision"], DEVICES[device],
+                row["kernel"], row["products"], row["plan"], row["workspace"], 1e-6 * row["us"],
+            )  # fmt: skip
 
 
 def _throughput() -> Iterator[Timed]:

@@ -73,6 +73,7 @@ STEPS = (
     Step("net_forward", 300, "experiments.measure.layers networks_forward"),
     Step("net_data", 300, "experiments.measure.layers networks_backward_data"),
     Step("net_filter", 300, "experiments.measure.layers networks_backward_filter"),
+    Step("pointwise", 300, "experiments.measure.ways.pointwise"),
     Step("sanitizer", 300, f"tests.gpu.sanitize {_SANITIZER}", limited=False),
     Step("judge", 120, "experiments.judged.on_gpu"),
     Step("problems", 300, "tests.gpu.accumulate --problems 16"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import winolab
@@ -74,6 +75,13 @@ def test_names_are_read_and_refused() -> None:
     assert direct() != NAMED
     with pytest.raises(ValueError, match="unknown variant 'cudnn'; expected 'cublaslt' or none"):
         parse_algorithm("direct;variant=cudnn")
+
+
+def test_on_the_reference_it_is_direct() -> None:
+    """With whatever filter."""
+    x, w = np.ones((1, 5, 6, 4), np.float16), np.ones((3, 3, 3, 4), np.float16)
+    both = [winolab.conv_forward(x, w, padding=1, algorithm=name) for name in (NAMED, "direct")]
+    assert np.array_equal(*both)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.gpu.families.cublaslt.stand_in import INVALID, StandIn
 from tests.gpu.families.depthwise.cases import on_gpu, operands, too_far
 from tests.gpu.support.pretended import Array, Library
 from winolab import calls
-from winolab.gpu import cublaslt
+from winolab.gpu import cublaslt, driver
 from winolab.gpu.families.cublaslt.config import USUAL
 from winolab.gpu.machine import MachineError
 from winolab.gpu.params import MATMUL
@@ -239,3 +239,45 @@ def test_results_on_a_gpu_are_those_of_fp64_and_the_same_again(direction, precis
                 found = [on_gpu(p, a, b) for _ in range(5)]
                 assert too_far(p, a, b, found[0]) == 0, p
                 assert all(np.array_equal(found[0], other) for other in found[1:])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_public_calls_on_a_gpu_have_slices_streams_and_graphs(direction) -> None:
+    cp = driver.cupy()
+    problem = PROBLEMS["map"]
+    p = offered(problem, direction, "fp16")[0]
+    values = operands(problem, direction, "fp16")
+    shape = shapes(direction, problem)[2]
+
+    def among(v: np.ndarray) -> Any:
+        around = cp.full((*v.shape[:-1], v.shape[-1] + 8), cp.nan, v.dtype)
+        around[..., : v.shape[-1]] = cp.asarray(v)
+        return around[..., : v.shape[-1]]
+
+    a, b = map(among, values)
+    out = among(np.full(shape, np.nan, np.float16))
+    third = () if direction == "forward" else (shape,)
+
+    def call() -> None:
+        getattr(winolab, f"conv_{direction}")(a, b, *third, algorithm=NAMED, out=out)
+
+    call()
+    bits = out.copy()
+    assert too_far(p, *values, cp.asnumpy(bits)) == 0
+    assert bool(cp.isnan(out.base[..., shape[-1] :]).all())
+    stream = cp.cuda.Stream(non_blocking=True)
+    cp.cuda.Device().synchronize()
+    with stream:
+        for _ in range(20):  # more than make a graph of ours
+            out.fill(cp.nan)
+            call()
+        stream.synchronize()
+        assert bool((out == bits).all())
+        stream.begin_capture()
+        call()
+        graph = stream.end_capture()
+        out.fill(cp.nan)
+        graph.launch(stream)
+        stream.synchronize()
+    assert bool((out == bits).all())

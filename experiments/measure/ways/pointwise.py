@@ -1,0 +1,183 @@
+"""On a GPU: cuBLASLt's products beside our plans and PyTorch, of networks' layers of one tap.
+
+``python -m experiments.measure.ways.pointwise [--seconds S]`` measures layers of stride 1 in three
+directions in FP16 and BF16, those whose rows are not there yet or whose pick has changed, in an
+order that makes what time allows a sample. Rows go to experiments/results/pointwise.jsonl, as
+``experiments.measure.layers`` has them: ``winolab`` is what the planner picks (``chosen``), the
+next MOST plans that it could and cuBLASLt with a workspace and without, by name; ``torch`` each
+memory order in benchmark mode, ``copy`` as many bytes. Rows of cuBLASLt have its version.
+
+``--summary`` shows of the rows that are there, without a GPU, speeds of cuBLASLt and of the pick
+over PyTorch's, in how many cases cuBLASLt is the fastest, and what either workspace is worth.
+With them the device model's section is fitted: ``python -m experiments.calibrate.device_model``.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import product, repeat
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Annotated
+
+import typer
+
+from experiments.measure.layer_rows import Row, key, latest, shortened, stored
+from experiments.measure.layers import RESULTS, measured
+from experiments.measure.throughput import compile_all
+from winolab.bench.compare import free
+from winolab.bench.contenders import digest, unnamed
+from winolab.bench.networks import BatchedLayer, distinct
+from winolab.cli import bench
+from winolab.cli.environment import cores
+from winolab.device import Device
+from winolab.gpu import cublaslt, driver
+from winolab.gpu.families.cublaslt.plan import NAMED, CublasltPlan
+from winolab.gpu.families.cublaslt.tiling import pointwise
+from winolab.gpu.planner.planner import candidates, plan
+from winolab.gpu.planner.request import DIRECTIONS, Plan
+from winolab.lines import Lines, rewrite
+from winolab.spread import pool
+
+OUTPUT, MOST = RESULTS / "pointwise.jsonl", 5
+AHEAD = 128  # cases that are planned and compiled at once
+PRECISIONS = ("fp16", "bf16")
+Case = tuple[BatchedLayer, str, str]  # with its direction and precision
+
+
+def cases() -> list[Case]:
+    """Every layer of one tap in every direction and precision, in the order of measuring."""
+    layers = [layer for layer in distinct() if pointwise(layer.problem)]
+    found: list[Case] = list(product(layers, DIRECTIONS, PRECISIONS))
+    random.Random(0).shuffle(found)
+    return found
+
+
+def plans(layer: BatchedLayer, direction: str, group: str, device: Device) -> dict[Plan, bool]:
+    """What is picked, the next by prediction, and cuBLASLt's."""
+    request = unnamed(direction, layer.problem, group, device)
+    picked = plan(request)
+    others = sorted(candidates(request, near=True).plans, key=lambda p: p.predicted)
+    ours = [p for p in others if not isinstance(p, CublasltPlan) and p.out_dtype == request.dtype]
+    named = candidates(replace(request, algorithm=NAMED)).plans
+    next_ = [p for p in ours if digest(p) != digest(picked) or p.config != picked.config][:MOST]
+    return dict.fromkeys([picked, *next_, *named], False) | {picked: True}
+
+
+def planned(todo: Sequence[Case], device: Device) -> list[tuple[Case, dict[Plan, bool]]]:
+    """Every case with its plans."""
+    with pool(cores()) as processes:
+        found = processes.map(_planned, todo, repeat(device), chunksize=8)
+        return list(zip(todo, found, strict=True))
+
+
+def _planned(case: Case, device: Device) -> dict[Plan, bool]:
+    return plans(*case, device)
+
+
+def rows_of(case: Case, found: Mapping[Plan, bool]) -> Iterator[Row]:
+    """The rows of a case; those of cuBLASLt have its version."""
+    for row in measured(*case, found):
+        ours = row.get("kernel") == CublasltPlan.kernel
+        yield row | {"cublaslt": cublaslt.version()} if ours else row
+
+
+def summarized(rows: Iterable[Row]) -> Iterator[str]:
+    """Geometric means by direction and precision."""
+    groups: dict[tuple[str, str], dict[tuple[str, str, str], list[Row]]] = {}
+    for row in rows:
+        mine = groups.setdefault((row["direction"], row["precision"]), {})
+        mine.setdefault(key(row), []).append(row)
+    for which, mine in sorted(groups.items()):
+        best = [times(case) for case in mine.values()]
+        best = [t for t in best if len(t) == len(KINDS)]
+        if not best:
+            continue
+        library, without, pick, torch = ([t[kind] for t in best] for kind in KINDS)
+        least = [min(pair) for pair in zip(library, without, strict=True)]
+
+        def speed(some: list[float], others: list[float]) -> str:
+            pairs = zip(some, others, strict=True)
+            return f"{geometric_mean(b / a for a, b in pairs):.2f}"
+
+        wins = sum(a < b for a, b in zip(least, pick, strict=True))
+        yield (
+            f"{' '.join(which)}: {len(best)} layers, over PyTorch cuBLASLt {speed(least, torch)}, "
+            f"the pick {speed(pick, torch)}; cuBLASLt over the pick {speed(least, pick)}, faster "
+            f"in {wins}; its workspace {speed(library, without)}"
+        )
+
+
+def timed(kept: Mapping[tuple, str], most: int, end: float) -> Iterator[Row]:
+    """Rows of so many cases, until that time, but of those whose pick's source is ``kept``."""
+    every, count = cases(), 0
+    for at in range(0, len(every), AHEAD):
+        todo = [
+            (case, found)
+            for case, found in planned(every[at : at + AHEAD], driver.device(0))
+            if kept.get((str(case[0]), *case[1:])) != digest(next(iter(found)))
+        ]
+        compile_all(p for _, found in todo for p in found)
+        for case, found in todo:
+            if time.monotonic() > end or count == most:
+                print(f"{count} cases of up to {len(every)}; call again to go on")
+                return
+            count += 1
+            try:
+                yield from list(rows_of(case, found))
+            except Exception as error:  # one that fails is said, the others are measured
+                print("failed", *case, repr(error)[:300], flush=True)
+                if "illegal" in str(error) or "launch failure" in str(error):
+                    return  # the device is lost
+            finally:
+                free()
+
+
+KINDS = ("cuBLASLt", "cuBLASLt without workspace", "pick", "torch")
+
+
+def times(rows: Iterable[Row]) -> dict[str, float]:
+    """Microseconds of a case by KINDS; PyTorch's in its faster memory order."""
+    found: dict[str, float] = {}
+    for row in rows:
+        kinds = []
+        if row.get("kernel") == CublasltPlan.kernel:
+            kinds.append(KINDS[not row["workspace"]])
+        if row.get("chosen"):
+            kinds.append("pick")
+        if row["method"] == "torch":
+            kinds.append("torch")
+        for kind in kinds:
+            found[kind] = min(row["us"], found.get(kind, row["us"]))
+    return found
+
+
+def main(
+    seconds: Annotated[float, typer.Option(help="Time that all of it may take.")] = 300,
+    most: Annotated[int, typer.Option(help="Cases at most.")] = 10**6,
+    again: Annotated[bool, typer.Option("--again", help="Kernels without change, too.")] = False,
+    output: Annotated[Path, typer.Option(help="File of rows.")] = OUTPUT,
+    summary: Annotated[bool, typer.Option("--summary", help="Show ratios, and stop.")] = False,
+) -> None:
+    """Measure what time allows of what is not there yet, or whose pick has changed since."""
+    end = time.monotonic() + seconds
+    rows = stored(output)
+    if not summary:
+        bench.ready()
+        cublaslt.version()  # who lacks it is told before anything is timed
+        kept = {} if again else {key(row): row["source"] for row in rows if row.get("chosen")}
+        machine = {"run": datetime.now(UTC).isoformat(timespec="seconds"), **bench.context()}
+        with Lines(output) as file:
+            for row in timed(kept, most, end):
+                file.append({**machine, **row})
+        rows = latest(stored(output))
+        rewrite(output, shortened(rows))
+    print("\n".join(summarized(rows)))
+
+
+if __name__ == "__main__":
+    typer.run(main)
