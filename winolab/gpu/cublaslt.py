@@ -110,7 +110,6 @@ class Call:
                 f"{columns} within a workspace of {p['size']} B: name another algorithm"
             )
         _check(library, name, status)
-        self.workspace = found.workspace  # bytes, of those that it may use
         a, b, c, workspace = (c_void_p.from_address(struct + PRODUCT.offsets[i]) for i in range(4))
         self._stream = c_void_p()
         self._start = partial(

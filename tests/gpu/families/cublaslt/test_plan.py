@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -23,6 +24,7 @@ from winolab.gpu.planner.planner import USUAL_LEAST, candidates, plan, usual_lim
 from winolab.gpu.planner.request import Request
 from winolab.ref.arithmetic.simulated import arithmetic
 
+BARE = replace(MODEL, cublaslt=None)
 LAYER = Problem.of((32, 28, 28, 256), (64, 1, 1, 256))
 FITTED = Cublaslt(start=1e-9, products=1.0, work_tile=1e-9, arrays=1.0)
 SECTION = "\n[cublaslt]\n" + "\n".join(
@@ -35,14 +37,20 @@ def fits(request: Request) -> list[CublasltPlan]:
     return [p for p in candidates(request).plans if isinstance(p, CublasltPlan)]
 
 
-@pytest.fixture
-def fitted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A device model that has the family's times, on a machine with the library."""
-    monkeypatch.setattr(cublaslt, "MODEL", replace(MODEL, cublaslt=FITTED))
-    monkeypatch.setattr(cublaslt, "has_cublaslt", lambda: True)
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A device model without the family's times, whatever the file has."""
+    monkeypatch.setattr(cublaslt, "MODEL", BARE)
     planner.plan.cache_clear()
     yield
     planner.plan.cache_clear()
+
+
+@pytest.fixture
+def fitted(bare: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that has them, on a machine with the library."""
+    monkeypatch.setattr(cublaslt, "MODEL", replace(MODEL, cublaslt=FITTED))
+    monkeypatch.setattr(cublaslt, "has_cublaslt", lambda: True)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -123,18 +131,17 @@ def test_workspaces_are_within_the_limit_and_within_the_usual_one() -> None:
 
 
 def test_without_times_of_its_own_nobody_picks_it() -> None:
-    assert MODEL.cublaslt is None
     for direction in DIRECTIONS:
         for precision in PRECISIONS:
             assert not fits(Request(LAYER, direction, H100, None, precision))
 
 
 def test_a_section_of_the_device_model_is_what_it_waits_for() -> None:
-    found = model_of(text() + SECTION)
-    assert found.cublaslt == FITTED
-    assert replace(found, cublaslt=None) == MODEL
+    without = re.sub(r"(?ms)^\[cublaslt\].*?(?=^\[|\Z)", "", text())
+    assert model_of(without) == BARE
+    assert model_of(without + SECTION) == replace(BARE, cublaslt=FITTED)
     with pytest.raises(ValueError, match=r"\[cublaslt\] .* lacks start"):
-        model_of(text() + SECTION.replace("start", "starts"))
+        model_of(without + SECTION.replace("start", "starts"))
 
 
 def test_with_times_it_is_considered_in_16_bits_where_the_library_is(
@@ -156,14 +163,14 @@ def test_with_times_it_is_considered_in_16_bits_where_the_library_is(
 
 def test_factors_of_times_count() -> None:
     h200, p = datasheet("h200"), offered(LAYER, "backward_filter", "fp16")[0]
-    least = cost.seconds(p)
+    least = cost.seconds(p, BARE)
     assert p.predicted == least
     for name in ("start", "products", "work_tile", "arrays"):
         slower = replace(FITTED, **{name: 2 * getattr(FITTED, name) + 1e-6})
         model = replace(MODEL, cublaslt=slower)
         assert cost.seconds(p, model) > cost.seconds(p, replace(MODEL, cublaslt=FITTED)) > least
-    assert cost.seconds(replace(p, device=h200)) < least
-    assert cost.seconds(replace(p, config=Config(0))) > 2 * least  # one block sums all
+    assert cost.seconds(replace(p, device=h200), BARE) < least
+    assert cost.seconds(replace(p, config=Config(0)), BARE) > 2 * least  # one block sums all
 
 
 def test_sums_are_cut_where_blocks_are_few_and_parts_have_room() -> None:

@@ -257,7 +257,7 @@ def test_public_calls_on_a_gpu_have_slices_streams_and_graphs(direction) -> None
 
     a, b = map(among, values)
     out = among(np.full(shape, np.nan, np.float16))
-    third = () if direction == "forward" else (shape,)
+    third: tuple[Any, ...] = () if direction == "forward" else (shape,)
 
     def call() -> None:
         getattr(winolab, f"conv_{direction}")(a, b, *third, algorithm=NAMED, out=out)
