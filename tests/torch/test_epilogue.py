@@ -11,7 +11,7 @@ import winolab
 from winolab.options import ConvOptions
 
 torch = pytest.importorskip("torch")
-followed = pytest.importorskip("winolab.torch.epilogue").followed
+followed = pytest.importorskip("winolab.torch.graph").followed
 SHAPE, FILTER = (2, 4, 5, 6), (7, 4, 3, 3)
 HOW: dict[str, Any] = {"padding": 1, "layout": "channels_first"}
 ACTIVATIONS = ("relu", "leaky_relu:0.3", "silu")

@@ -120,7 +120,7 @@ def test_two_runs_give_the_same_bits() -> None:
 def test_the_dispatcher_is_left_out_only_where_nothing_looks_on() -> None:
     """Plain tensors are spared it, with gradients or not; modes and transforms see operators."""
     x, w = tensors((2, 4, 6, 6), (6, 4, 3, 3))
-    casting = winolab.torch.operators._casting_only
+    casting = winolab.torch.plain.casting
 
     def plain(a: torch.Tensor, b: torch.Tensor) -> bool:
         return casting(a, b) is not None

@@ -14,12 +14,13 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import torch
+from torch.compiler import is_dynamo_compiling
 
 from winolab.arguments.arrays import PRECISION_OF_DTYPE
 from winolab.arguments.tolerance import USUAL_TOLERANCE
 from winolab.arguments.values import one_or_each
 from winolab.arguments.words import plural
-from winolab.options import Convolution, ConvOptions, Geometry
+from winolab.options import INTS, Convolution, ConvOptions, Geometry
 from winolab.problem import NAMES, Problem
 from winolab.ref.arithmetic.split import Scale
 
@@ -144,15 +145,17 @@ def check_tensors(direction: str, a: torch.Tensor, b: torch.Tensor) -> None:
 
 
 def plain_sizes(ndim: int, *sizes: Any) -> bool:
-    """Whether they are the integers, one or one a dimension, that most calls have: what was read of
-    them before is what they say again."""
-    if torch.compiler.is_compiling():  # which takes no function that keeps its results
+    """Whether they are the integers, one or one a dimension, or the name that most calls have: what
+    was read of them before is what they say again."""
+    if is_dynamo_compiling():  # which takes no function that keeps its results
         return False
-    return all(
-        type(size) is int
-        or (type(size) is tuple and len(size) == ndim and {*map(type, size)} == {int})
-        for size in sizes
-    )
+    for size in sizes:
+        if type(size) is tuple:
+            if len(size) != ndim or {*map(type, size)} != INTS:
+                return False
+        elif type(size) is not int and type(size) is not str:
+            return False
+    return True
 
 
 def read_geometry(

@@ -13,7 +13,9 @@ from torch import Tensor
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 from torch.autograd.function import _SingleLevelFunction
+from torch.compiler import is_dynamo_compiling
 
+from winolab.torch import plain
 from winolab.torch.asked import Options, tile_for
 
 # What each operand's gradient is, and which arrays that takes: 0 and 1 are the operands, 2 is the
@@ -24,6 +26,7 @@ GRADIENTS = {
     "backward_filter": (("backward_data", 1, 2), ("forward", 0, 2)),
 }
 Calls = dict[str, Any]  # of an operator, by direction
+NOT_CAST: frozenset[str] = frozenset()  # what plain.casting says where autocast is off
 
 
 def gradient(
@@ -38,13 +41,44 @@ def gradient(
     It is computed in the same precision, within the same workspace, by the tile that was named
     where that serves it (``tile_for``).
     """
+    on_cpu = arrays[0].device.type == "cpu"
+    wanted, first, second, rest = asked_for(
+        direction, operand, arrays[operand].shape, on_cpu, arguments
+    )
+    return calls[wanted](arrays[first], arrays[second], *rest)
+
+
+def quick_gradient(
+    direct: Any,
+    operand: int,
+    arrays: tuple[Tensor, Tensor, Tensor],
+    direction: str,
+    arguments: tuple[Any, ...],
+) -> Tensor:
+    """``gradient`` of plain tensors, which nothing differentiates: by ``direct`` of operators."""
+    _, first, second = GRADIENTS[direction][operand]
+    a, b, shape = arrays[first], arrays[second], arrays[operand].shape
+    question = direction, operand, shape, arguments
+    if quick := plain.known(question, a, b):
+        return quick(a, b)
+    wanted, _, _, rest = asked_for(direction, operand, shape, not a.is_cuda, arguments)
+    result = direct(wanted, rest, a, b)
+    plain.keep_again((wanted, rest), a, b, question)
+    return result
+
+
+def asked_for(
+    direction: str, operand: int, shape: Any, on_cpu: bool, arguments: tuple[Any, ...]
+) -> tuple[str, int, int, tuple[Any, ...]]:
+    """The operator whose result is an operand's gradient, the two arrays that it takes, and what
+    follows them; ``shape`` is the operand's."""
     wanted, first, second = GRADIENTS[direction][operand]
     start = direction != "forward"
     geometry, options = arguments[start : start + 4], arguments[start + 4 :]
     if options:
-        options = _of_gradient(direction, wanted, options, arrays[0].device.type == "cpu")
-    shape = () if wanted == "forward" else (arrays[operand].shape,)
-    return calls[wanted](arrays[first], arrays[second], *shape, *geometry, *options)
+        options = _of_gradient(direction, wanted, options, on_cpu)
+    shapes = () if wanted == "forward" else (shape,)
+    return wanted, first, second, (*shapes, *geometry, *options)
 
 
 @lru_cache(maxsize=1024)
@@ -82,7 +116,7 @@ def register(
             ctx.save_for_backward(a, b)
             ctx.arguments = arguments
             if how is None:
-                return direct(direction, a, b, *arguments)
+                return direct(direction, arguments, a, b)
             ctx.save_for_forward(a, b)
             keyset, ctx.modes = how
             with ctx.modes():
@@ -93,11 +127,15 @@ def register(
             a, b = ctx.saved_tensors
             arrays = a, b, upstream if upstream.dtype == a.dtype else upstream.to(a.dtype)
             _, first, second, _ = ctx.needs_input_grad
-            of = direction, ctx.arguments
+            by, how = gradient, calls
+            quick = not is_dynamo_compiling() and not torch.is_grad_enabled()
+            if quick and plain.casting(*arrays) == NOT_CAST:
+                by, how = quick_gradient, direct
+            of = arrays, direction, ctx.arguments
             return (
                 None,
-                gradient(calls, 0, arrays, *of) if first else None,
-                gradient(calls, 1, arrays, *of) if second else None,
+                by(how, 0, *of) if first else None,
+                by(how, 1, *of) if second else None,
                 None,
             )
 

@@ -182,13 +182,13 @@ def conv_transpose3d(
     return transpose(3, input, weight, bias, *sizes, groups, how, batch_invariant)
 
 
-def _through(direction: Direction, asked: Any, *tensors: Tensor) -> Any:
+def _through(direction: Direction, asked: Any, a: Tensor, w: Tensor) -> Any:
     """What computes, of ``through`` of correlate and transpose; complex tensors by real ones."""
     convolve = asked
     if isinstance(asked, bool):
         convolve = operators.CALLS[direction]
         convolve = each_image(direction, convolve) if asked else convolve
-    return _of_parts(convolve) if all(v.is_complex() for v in tensors) else convolve
+    return _of_parts(convolve) if a.is_complex() and w.is_complex() else convolve
 
 
 def _of_parts(convolve: Any) -> Any:
@@ -235,13 +235,15 @@ def correlate(
     ``through`` False is the operator, True the operator for every image alone.
     """
     x = _batch(input, weight, ndim)
-    geometry = ndim, stride, padding, dilation
-    if plain_sizes(ndim, stride, padding, dilation):
-        strides, ends, dilations = kept_geometry(*geometry)
+    if not plain_sizes(ndim, stride, padding, dilation):
+        strides, ends, dilations = read_geometry(ndim, stride, padding, dilation, weight.shape[2:])
+    elif type(padding) is str:
+        taps = weight.shape[2:]
+        strides, ends, dilations = kept_geometry(ndim, stride, padding, dilation, taps)
     else:
-        strides, ends, dilations = read_geometry(*geometry, weight.shape[2:])
+        strides, ends, dilations = kept_geometry(ndim, stride, padding, dilation)
     if bias is not None:
-        _check_bias(bias, weight.shape[0])
+        check_bias(bias, weight.shape[0])
     convolve = _through("forward", through, x, weight)
     y = convolve(x, weight, strides, ends, dilations, groups, *how)
     return _finished(y, bias, x is input)
@@ -281,7 +283,7 @@ def transpose(
         shape.append(size)
         ends += [p, p - more // s * s]
     if bias is not None:
-        _check_bias(bias, shape[1])
+        check_bias(bias, shape[1])
     convolve = _through("backward_data", through, dy, weight)
     y = convolve(dy, weight, shape, strides, ends, dilations, groups, *how)
     return _finished(y, bias, dy is input)
@@ -306,17 +308,22 @@ def _batch(input: Tensor, weight: Tensor, ndim: int) -> Tensor:
 
 def _finished(y: Tensor, bias: Tensor | None, batched: bool) -> Tensor:
     if bias is not None:
-        if bias.dtype != y.dtype:
-            if not torch.is_autocast_enabled(y.device.type):
-                raise TypeError(
-                    f"bias has dtype {bias.dtype} and the result {y.dtype}; convert one of them"
-                )
-            bias = bias.to(y.dtype)
-        y = y + bias.reshape(-1, *[1] * (y.dim() - 2))
+        y = with_bias(y, bias)
     return y if batched else y.squeeze(0)
 
 
-def _check_bias(bias: Any, channels: int) -> None:
+def with_bias(y: Tensor, bias: Tensor) -> Tensor:
+    """A result with its bias added. Raises TypeError for another dtype without autocast."""
+    if bias.dtype != y.dtype:
+        if not torch.is_autocast_enabled(y.device.type):
+            raise TypeError(
+                f"bias has dtype {bias.dtype} and the result {y.dtype}; convert one of them"
+            )
+        bias = bias.to(y.dtype)
+    return y + bias.reshape(-1, *[1] * (y.dim() - 2))
+
+
+def check_bias(bias: Any, channels: int) -> None:
     """Raise TypeError for what is no tensor, ValueError for a shape that does not fit."""
     if not isinstance(bias, Tensor):
         raise TypeError(f"bias is {type_of(bias)}; expected a torch tensor")

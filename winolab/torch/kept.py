@@ -65,7 +65,7 @@ class KeptFilters:
         if held is None:
             return operator(a, w, *arguments)
         if isinstance(held, Tensor):
-            return operators.directly(direction, a, held, *arguments)
+            return operator(a, held, *arguments)
         return run(question, a, held, w)
 
     def _found(self, question: Asked, a: Tensor, w: Tensor, dtype: torch.dtype) -> Any:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_dynamo_compiling
 from torch.nn.functional import pad
 
 from winolab.options import ConvOptions
 from winolab.problem import Direction
-from winolab.torch import functional
+from winolab.torch import functional, operators
+from winolab.torch.asked import kept_geometry, plain_sizes
 from winolab.torch.kept import KeptFilters
+
+OWN = ("algorithm", "precision", "_limit", "batch_invariant")
+READ = itemgetter("stride", "padding", "dilation", "groups", "padding_mode", *OWN)
 
 
 class Convolution(nn.Module):
@@ -62,7 +68,7 @@ class Convolution(nn.Module):
 
     def restore(self, theirs: type[nn.Module]) -> None:
         """Make it a module of torch.nn's class again."""
-        for name in ("algorithm", "precision", "_tolerance", "_limit", "batch_invariant", "kept"):
+        for name in (*OWN, "_tolerance", "kept", "_read"):
             self.__dict__.pop(name, None)
         self.__class__ = theirs  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -94,6 +100,14 @@ class Convolution(nn.Module):
 
 class _Forward(Convolution):
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if not is_dynamo_compiling() and type(input) is Tensor and not input.is_complex():
+            arguments = self._arguments()
+            if arguments and input.dim() == weight.dim() == len(arguments[0]) + 2:
+                if bias is not None:
+                    functional.check_bias(bias, weight.shape[0])
+                convolve = self.through("forward", input) or operators.forward
+                y = convolve(input, weight, *arguments)
+                return y if bias is None else functional.with_bias(y, bias)
         me: Any = self
         padding = me.padding
         if me.padding_mode != "zeros":
@@ -103,6 +117,35 @@ class _Forward(Convolution):
         taps = len(me.kernel_size)
         how, through = self.how(), self.through("forward", input)
         return functional.correlate(taps, input, weight, bias, *geometry, how, through)
+
+    def _arguments(self) -> tuple[Any, ...] | None:
+        """What the operator takes behind its operands, read again where an attribute is another;
+        None for what is not usual."""
+        own = self.__dict__
+        try:
+            values, known = READ(own), own.get("_read")
+        except KeyError:
+            return None
+        if known is None or known[0] != values:
+            known = own["_read"] = values, self._usual(*values)
+        return known[1]
+
+    def _usual(
+        self, stride: Any, padding: Any, dilation: Any, groups: Any, mode: str, *own: Any
+    ) -> tuple[Any, ...] | None:
+        """The same of sizes in tuples, of zeros around the input and of names, which say the same
+        where they are equal; not of every image alone."""
+        algorithm, precision, limit, batch_invariant = own
+        me: Any = self
+        taps = len(me.kernel_size)
+        tuples = type(stride) is type(padding) is type(dilation) is tuple
+        named = {type(algorithm), type(precision)} <= {str, type(None)}
+        if mode != "zeros" or batch_invariant or not tuples or not named:
+            return None
+        if not plain_sizes(taps, stride, padding, dilation):
+            return None
+        geometry = kept_geometry(taps, stride, padding, dilation)
+        return *geometry, groups, *functional.options(algorithm, precision, limit)
 
 
 class _Transposed(Convolution):

@@ -7,29 +7,21 @@ and batch (derivatives, batching), Autocast casts as torch.nn.functional's convo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial, reduce
-from itertools import product
-from operator import or_
-from threading import Thread
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._C import _AutoDispatchBelowADInplaceOrView as _below
-from torch._C import _dispatch_keys as _keys_of
-from torch._C import _dispatch_tls_local_exclude_set as _excluded
-from torch._C import _dispatch_tls_local_include_set as _included
-from torch._C import _len_torch_function_stack as _functions_above
-from torch._C._autograd import _profiler_enabled
-from torch.autograd import forward_ad
+from torch.compiler import is_dynamo_compiling
 
 from winolab.calls import recall
 from winolab.device import Device
 from winolab.gpu import warm
 from winolab.gpu.runtime.arrays import Described
-from winolab.torch import batching, cpu, derivatives
+from winolab.torch import batching, cpu, derivatives, plain
 from winolab.torch.asked import DIRECTIONS, SCHEMA, Asked, asked, check_tensors
+from winolab.torch.plain import AUTOCAST, AUTOCAST_KEYS, NO_AUTOCAST
 
 LIBRARY = torch.library.Library("winolab", "DEF")
 GEOMETRY = "SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups"
@@ -44,7 +36,6 @@ for _direction, _operands in SIGNATURES.items():
         tags=(torch.Tag.pt2_compliant_tag,),
     )
 OPERATORS = {each: getattr(torch.ops.winolab, f"conv_{each}").default for each in DIRECTIONS}
-AUTOCAST = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
 
 
 def asked_by(direction: str, arguments: tuple[Any, ...]) -> Asked:
@@ -66,6 +57,7 @@ def _on_cuda(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
     question = asked_by(direction, arguments)
     known = recall(question, a, b, None)
     if known:
+        plain.keep((direction, arguments), a, b, known)
         return known.run(a, b, None)
     from winolab.gpu.runtime import conv as kernels
 
@@ -107,98 +99,30 @@ def units(
 def _call(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
     """The operator's result; without the dispatcher, which takes half of a call and under autocast
     most of it, where its sets of keys say that no other mode and no transform looks on."""
-    if not torch.compiler.is_compiling():
-        casting = _casting_only(a, b)
+    if not is_dynamo_compiling():
+        casting = plain.casting(a, b)
         if casting is not None:
-            device = "cuda" if a.is_cuda else "cpu"
-            if device not in casting:
-                return _tracked(direction, a, b, arguments)
-            a, b = _as_cast(device, a, b)
-            with torch._C._ExcludeDispatchKeyGuard(AUTOCAST_KEYS[device]):
-                return _tracked(direction, a, b, arguments)
+            if casting:
+                device = "cuda" if a.is_cuda else "cpu"
+                if device in casting:
+                    a, b = _as_cast(device, a, b)
+            if (a.requires_grad or b.requires_grad) and torch.is_grad_enabled():
+                return FUNCTIONS[direction](None, a, b, arguments)
+            return directly(direction, arguments, a, b)
         if torch._C._get_tracing_state() is not None:
             raise ValueError("torch.jit.trace does not know this operator; use torch.export.export")
     return OPERATORS[direction](a, b, *arguments)
 
 
-def _tracked(direction: str, a: Tensor, b: Tensor, arguments: tuple[Any, ...]) -> Tensor:
-    if (a.requires_grad or b.requires_grad) and torch.is_grad_enabled():
-        return FUNCTIONS[direction](None, a, b, arguments)
-    return directly(direction, a, b, *arguments)
-
-
-def directly(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
-    """The result, of operands as they are: nothing differentiates, casts or traces it."""
-    with _below():
+def directly(direction: str, arguments: tuple[Any, ...], a: Tensor, b: Tensor) -> Tensor:
+    """The result, of plain tensors as they are: nothing differentiates, casts or traces it."""
+    if quick := plain.known((direction, arguments), a, b):
+        return quick(a, b)
+    with _below(), torch._C._ExcludeDispatchKeyGuard(NO_AUTOCAST):
         return (_on_cuda if a.is_cuda else _on_cpu)(direction, a, b, *arguments)
 
 
-def _casting_only(a: Tensor, b: Tensor) -> frozenset[str] | None:
-    """The devices that autocast is on for, where only it and gradients look on; else None."""
-    if type(a) not in TENSORS or type(b) not in TENSORS:
-        return None
-    plain = PLAIN["cuda" if a.is_cuda else "cpu"]
-    if (
-        _keys_of(a).raw_repr() in plain
-        and _keys_of(b).raw_repr() in plain
-        and forward_ad._current_level < 0
-        and not _functions_above()
-        and not _profiler_enabled()
-    ):
-        return CASTING.get((_included().raw_repr(), _excluded().raw_repr()))
-    return None
-
-
-def _local() -> tuple[int, int]:
-    """Keys that the dispatcher adds and leaves out in this thread, as modes and transforms say."""
-    return _included().raw_repr(), _excluded().raw_repr()
-
-
-def _usual() -> list[tuple[int, int]]:
-    """The keys of a thread that nothing was said to, and of one in inference mode."""
-    found: list[tuple[int, int]] = []
-
-    def look() -> None:
-        found.append(_local())
-        with torch.inference_mode():
-            found.append(_local())
-
-    thread = Thread(target=look)
-    thread.start()
-    thread.join()
-    return found
-
-
-def _keys(device: str) -> Iterator[int]:
-    """Keys of a tensor that only gradients and autocast may look on at, made in inference mode or
-    not."""
-    for names in ((), (f"Autograd{device}", "ADInplaceOrView")):
-        every = (device, f"Autocast{device}", *names)
-        sets = (torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name)) for name in every)
-        yield reduce(or_, sets).raw_repr()
-
-
-AUTOCAST_KEYS = {
-    device: torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
-    for device, key in AUTOCAST.items()
-}
-
-
-def _casts_by_keys() -> dict[tuple[int, int], frozenset[str]]:
-    """The sets of keys of a thread in which autocast alone is switched on, and for which devices:
-    what is off is left out of a call."""
-    found = {}
-    every = (frozenset(), frozenset({"cpu"}), frozenset({"cuda"}), frozenset(AUTOCAST))
-    for (included, excluded), devices in product(_usual(), every):
-        on = reduce(or_, (AUTOCAST_KEYS[device].raw_repr() for device in devices), 0)
-        found[included, excluded & ~on] = devices
-    return found
-
-
 BACKGROUND = warm.Background()
-TENSORS = frozenset({Tensor, torch.nn.Parameter})
-CASTING = _casts_by_keys()
-PLAIN = {device.lower(): frozenset(_keys(device)) for device in ("CPU", "CUDA")}
 forward, backward_data, backward_filter = (partial(_call, each) for each in DIRECTIONS)
 CALLS: dict[str, Any] = dict(
     zip(DIRECTIONS, (forward, backward_data, backward_filter), strict=True)
@@ -232,10 +156,14 @@ def _cast(direction: str, device: str, key: Any, a: Tensor, b: Tensor, *argument
         return OPERATORS[direction](*_as_cast(device, a, b), *arguments)
 
 
-def _as_cast(device: str, *operands: Tensor) -> tuple[Tensor, ...]:
+def _as_cast(device: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """The operands as autocast has them."""
     dtype = torch.get_autocast_dtype(device)
-    return tuple(v.to(dtype) if _casts(v, device) else v for v in operands)
+    if a.dtype != dtype and _casts(a, device):
+        a = a.to(dtype)
+    if b.dtype != dtype and _casts(b, device):
+        b = b.to(dtype)
+    return a, b
 
 
 def _casts(v: Tensor, device: str) -> bool:

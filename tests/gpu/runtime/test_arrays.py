@@ -40,40 +40,52 @@ def test_what_a_captured_call_took_stays(monkeypatch, capturing) -> None:
     assert arrays._captured == [("workspace", "a copy")] * capturing
 
 
-def test_torch_says_how_much_memory_was_asked(monkeypatch) -> None:
+@pytest.fixture
+def makers(monkeypatch):
+    """No maker is kept from test to test."""
+    arrays._maker.cache_clear()
+    yield
+    arrays._maker.cache_clear()
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_torch_says_how_much_memory_was_asked(monkeypatch, makers, quick) -> None:
+    """Also by a torch that has no quick way to a new tensor."""
+    guards = {"_empty_strided_cuda": refuse} if quick else {}
     fake = SimpleNamespace(
+        _C=SimpleNamespace(_dynamo=SimpleNamespace(guards=SimpleNamespace(**guards))),
         empty_strided=refuse,
         OutOfMemoryError=Exhausted,
         bfloat16="bf16",
         uint8="u8",
-        device=lambda *where: where,
     )
     monkeypatch.setattr(arrays, "_torch", lambda: fake)
-    arrays._fresh.cache_clear()
+    monkeypatch.setattr(arrays, "_device", lambda index: SimpleNamespace(type="cuda"))
     with pytest.raises(MemoryError, match=r"no device memory for 48 B: .* workspace_limit"):
         arrays.TORCH.empty((2, 3, 4), "bfloat16", 0)
     with pytest.raises(MemoryError, match="no device memory for 1048576 B"):
         arrays.TORCH.memory(1 << 20, 0)
-    arrays._fresh.cache_clear()
 
 
+@pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize("first", [True, False])
-def test_a_new_tensor_whose_axes_are_moved_is_none_that_was(monkeypatch, first) -> None:
-    """At once as a view of a new one would be."""
+def test_a_new_tensor_whose_axes_are_moved_is_none_that_was(
+    monkeypatch, makers, first, quick
+) -> None:
+    """At once as a view of a new one would be, inference tensors in inference mode alone."""
     torch = pytest.importorskip("torch")
-
-    def fresh(shape, dtype, index):
-        return arrays.contiguous(shape), getattr(torch, dtype), torch.device("cpu")
-
-    monkeypatch.setattr(arrays, "_fresh", fresh)
-    arrays._moved.cache_clear()
+    monkeypatch.setattr(arrays, "_device", lambda index: torch.device("cpu"))
+    if not quick:
+        monkeypatch.delattr(torch._C._dynamo.guards, "_empty_strided_cpu", raising=False)
     for shape in ((2, 5, 3), (2, 5, 7, 3), (2, 4, 5, 7, 3)):
-        made = arrays.TORCH.moved(shape, "float16", 0, first)
+        made = arrays.TORCH.maker(shape, "float16", 0, first)()
         empty = arrays.TORCH.empty(shape, "float16", 0)
         view = (arrays.TORCH.channels_first if first else arrays.TORCH.channels_last)(empty)
         assert (made.shape, made.stride(), made.dtype) == (view.shape, view.stride(), view.dtype)
         assert not made._is_view()
-    arrays._moved.cache_clear()
+    assert not made.is_inference()
+    with torch.inference_mode():
+        assert arrays.TORCH.maker(shape, "float16", 0, first)().is_inference()
 
 
 class Full:

@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
@@ -53,15 +53,21 @@ class Library(Protocol):
         """The address of the caller's current stream."""
         ...
 
+    def looks(self) -> tuple[Callable[[], int], Callable[[int], int], Callable[[Any], int]]:
+        """``current``, ``stream`` and ``address``, each as quick as it is to be had."""
+        return self.current, self.stream, self.address
+
     def empty(self, shape: tuple[int, ...], dtype: str, index: int) -> Any:
         """A new array. Raises MemoryError that says how much was asked."""
         ...
 
-    def moved(self, shape: tuple[int, ...], dtype: str, index: int, first: bool) -> Any:
-        """A new array that lies as ``empty``'s does, seen with channels first where it has them
-        last, or the other way. Raises as ``empty``."""
-        made = self.empty(shape, dtype, index)
-        return self.channels_first(made) if first else self.channels_last(made)
+    def maker(
+        self, shape: tuple[int, ...], dtype: str, index: int, first: bool | None = None
+    ) -> Callable[[], Any]:
+        """What makes new arrays as ``empty``; where ``first`` is given, they are seen with channels
+        first where they have them last, or the other way."""
+        seen = {None: lambda made: made, True: self.channels_first, False: self.channels_last}
+        return lambda: seen[first](self.empty(shape, dtype, index))
 
     def memory(self, size: int, index: int) -> tuple[Any, int]:
         """As many bytes, and their address. Raises as ``empty``."""
@@ -128,14 +134,9 @@ class CuPy(Library):
         return array
 
     def describe(self, array: Any) -> Described:
-        size = array.itemsize
-        return Described(
-            array.shape,
-            tuple([s // size for s in array.strides]),
-            array.dtype.name,
-            array.device.id,
-            array.data.ptr % 16 == 0,
-        )
+        strides = tuple([s // array.itemsize for s in array.strides])
+        place = array.device.id, array.data.ptr % 16 == 0
+        return Described(array.shape, strides, array.dtype.name, *place)
 
     def layout_key(self, array: Any) -> tuple:
         data = array.data
@@ -215,13 +216,8 @@ class Torch(Library):
             return value.resolve_neg()
 
     def describe(self, array: Any) -> Described:
-        return Described(
-            array.shape,
-            array.stride(),
-            _name(array.dtype),
-            array.device.index,
-            array.data_ptr() % 16 == 0,
-        )
+        place = array.device.index, array.data_ptr() % 16 == 0
+        return Described(array.shape, array.stride(), _name(array.dtype), *place)
 
     def layout_key(self, array: Any) -> tuple:
         tracked = array.requires_grad and _torch().is_grad_enabled()
@@ -252,15 +248,17 @@ class Torch(Library):
     def stream(self, index: int) -> int:
         return _stream_of()(index)
 
-    def empty(self, shape: tuple[int, ...], dtype: str, index: int) -> Any:
-        return _strided(dtype, shape, *_fresh(shape, dtype, index))
+    def looks(self) -> tuple[Callable[[], int], Callable[[int], int], Callable[[Any], int]]:
+        return _current_device(), _stream_of(), _torch().Tensor.data_ptr
 
-    def moved(self, shape: tuple[int, ...], dtype: str, index: int, first: bool) -> Any:
-        # A view of a new tensor takes the host as long as the tensor.
-        return _strided(dtype, *_moved(shape, dtype, index, first))
+    def empty(self, shape: tuple[int, ...], dtype: str, index: int) -> Any:
+        return _maker(shape, dtype, index)()
+
+    def maker(self, *how: Any) -> Callable[[], Any]:
+        return _maker(*how)
 
     def memory(self, size: int, index: int) -> tuple[Any, int]:
-        memory = self.empty((size,), "uint8", index)
+        memory = _maker((size,), "uint8", index)()
         return memory, memory.data_ptr()
 
     def used(self, stream: int, *memory: Any) -> None:
@@ -332,33 +330,34 @@ def _stream_of() -> Callable[[int], int]:
     return raw or (lambda index: torch.cuda.current_stream(index).cuda_stream)
 
 
-def _strided(dtype: str, shape: Any, strides: Any, kind: Any, device: Any) -> Any:
-    """A new tensor. Raises as ``empty``."""
-    torch = _torch()
-    try:  # torch.empty takes half as long again
-        return torch.empty_strided(shape, strides, dtype=kind, device=device)
-    except torch.OutOfMemoryError as error:
-        raise _exhausted(error, _bytes(shape, dtype)) from error
-
-
 @lru_cache(maxsize=4096)
-def _fresh(shape: tuple[int, ...], dtype: str, index: int) -> tuple[tuple[int, ...], Any, Any]:
-    """Strides, torch's dtype and device of a new tensor."""
+def _maker(shape: Any, dtype: str, index: int, first: bool | None = None) -> Callable[[], Any]:
+    """Torch's ``maker``, for the device that is current. Moved axes are no view, which would take
+    the host as long as the tensor; as torch.compile's code does, it leaves out half of what
+    torch.empty_strided takes."""
     torch = _torch()
-    return contiguous(shape), getattr(torch, dtype), torch.device("cuda", index)
+    strides, kind, device = contiguous(shape), getattr(torch, dtype), _device(index)
+    if first is not None:
+        last = len(shape) - 1
+        order = (0, last, *range(1, last)) if first else (0, *range(2, last + 1), 1)
+        shape, strides = (tuple(v[i] for i in order) for v in (shape, strides))
+    new = partial(torch.empty_strided, shape, strides, dtype=kind, device=device)
+    if quick := getattr(torch._C._dynamo.guards, f"_empty_strided_{device.type}", None):
+        new = partial(quick, shape, strides, kind)
+    exhausted = torch.OutOfMemoryError
+
+    def made() -> Any:
+        try:
+            return new()
+        except exhausted as error:
+            raise _exhausted(error, _bytes(shape, dtype)) from error
+
+    return made
 
 
-@lru_cache(maxsize=4096)
-def _moved(
-    shape: tuple[int, ...], dtype: str, index: int, first: bool
-) -> tuple[tuple[int, ...], tuple[int, ...], Any, Any]:
-    """The shape of a new tensor whose channels are seen first, or last, its strides and the rest
-    of ``_fresh``."""
-    strides, kind, device = _fresh(shape, dtype, index)
-    order = (0, len(shape) - 1, *range(1, len(shape) - 1))
-    if not first:
-        order = (0, *range(2, len(shape)), 1)
-    return tuple(shape[i] for i in order), tuple(strides[i] for i in order), kind, device
+@cache
+def _device(index: int) -> Any:
+    return _torch().device("cuda", index)
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 from winolab.arguments.arrays import check_float16
@@ -48,9 +48,40 @@ class Call:
     overlap: Overlap | None  # of operands and ``out``, where the kernels write to that
     anew: Callable[[], Call]  # the same call with a new result
 
+    @cached_property
+    def quick(self) -> Callable[[Any, Any], Any] | None:
+        """``run`` of two arrays and a new result, which looks at nothing else; None where there is
+        more to do."""
+        recording, library, index = self.recording, self.library, self.index
+        more = self.flags or self.narrowed or self.after or self.dtype != self.out_dtype
+        if more or recording is None:
+            return None
+        current, stream_of, address = library.looks()
+        new, replay = self._maker(self.dtype), recording.replay
+        size, memory = self.workspace, library.memory
+
+        def quickly(a: Any, b: Any) -> Any:
+            if current() != index:
+                with library.on(index):
+                    return quickly(a, b)
+            target = new()
+            driver.make_current(index)
+            stream = stream_of(index)
+            if not size:
+                replay(stream, address(a), address(b), address(target), 0)
+                return target
+            workspace, place = memory(size, index)
+            replay(stream, address(a), address(b), address(target), place)
+            library.used(stream, workspace)
+            return target
+
+        return quickly
+
     def run(self, a: Any, b: Any, out: Any, *more: Any) -> Any:
         """The result: ``out``, or a new array. ``b`` may be a Transformed; ``more``: bias and
         residual, or neither."""
+        if out is None and not more and self.quick and not isinstance(b, Transformed):
+            return self.quick(a, b)
         library, index = self.library, self.index
         if library.current() != index:
             with library.on(index):
@@ -95,13 +126,15 @@ class Call:
 
     def _new(self, dtype: str, written: bool = False) -> Any:
         """A new array, axes as the caller has them; ``written``: it lies as kernels write it."""
-        library, shape = self.library, self.shape
-        moved = self.out_first and not written
+        return self._maker(dtype, written)()
+
+    def _maker(self, dtype: str, written: bool = False) -> Callable[[], Any]:
+        """What makes it."""
+        shape, moved = self.shape, self.out_first and not written
         if moved:
             shape = shape[0], shape[-1], *shape[1:-1]
-        if self.first == moved:
-            return library.empty(shape, dtype, self.index)
-        return library.moved(shape, dtype, self.index, self.first)
+        first = None if self.first == moved else self.first
+        return self.library.maker(shape, dtype, self.index, first)
 
 
 def prepare_call(

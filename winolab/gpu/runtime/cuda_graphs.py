@@ -102,6 +102,7 @@ class Repeated:
     def __init__(self, most: int) -> None:
         self._most = most
         self._repeats = REPEATS
+        self.graphs = 0  # that were made
         self._known: OrderedDict[Where, Graph | int] = OrderedDict()  # or how often it came
 
     def start(self, where: Where) -> int | None:
@@ -118,7 +119,7 @@ class Repeated:
 
     def launched(self, where: Where, launches: Sequence[Launch]) -> None:
         """Told after launches on ``where[0]`` with these addresses, which they still hold."""
-        known = self._known.setdefault(where, 0)
+        known = self._known.get(where, 0)
         if isinstance(known, Graph):
             return
         self._known[where] = known + 1
@@ -126,6 +127,7 @@ class Repeated:
             try:
                 if not Capturing(where[0])():
                     self._known[where] = Graph(launches, where[0])
+                    self.graphs += 1
             except NoGraph:
                 self._known[where] = NEVER
         if len(self._known) > self._most:

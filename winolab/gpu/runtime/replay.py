@@ -37,11 +37,12 @@ class Recording:
         """``graphs``: for how many sets of addresses, at most, a graph is kept."""
         self._launches: list[Any] = []  # driver.Launch, or a library's
         self._needed: list[Any] = []  # what they point to
-        self._patches: dict[int, list[tuple[Any, int]]] = {}  # an array's pointers, offsets in it
+        self._patches: dict[int, _Patches] = {}  # by where the array's address comes in ``replay``
         self._where: tuple[int, ...] = ()  # the stream and the addresses that the structs hold
         self._repeated = Repeated(graphs) if graphs else None
         self._lock = Lock()  # replays share the structs
         record({name: _Recorder(self, kernel) for name, kernel in kernels.items()})
+        self._starts = [each.start for each in self._launches]
 
     def add(
         self,
@@ -64,53 +65,61 @@ class Recording:
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
         for kind, offset, value in zip(params.kinds, params.offsets, params.values, strict=True):
             if isinstance(value, TensorMap):
-                encoded = _Encoded(value, ctypes.addressof(buffer) + offset)
-                self._patch(encoded, value.address)
+                encode = driver.encoder(value, ctypes.addressof(buffer) + offset)
+                mine, beyond = self._of(value.address)
+                mine.maps.append((encode, beyond))
             elif kind == POINTER and value:
-                self._patch(ctypes.c_uint64.from_buffer(buffer, offset), int(value))
+                mine, beyond = self._of(int(value))
+                word = memoryview(buffer)[offset : offset + 8].cast("B").cast("Q")
+                mine.pointers.append((word, beyond))
         made = kernel.launch(grid, threads, ctypes.addressof(pointers), early)
         self._launches.append(made)
         self._needed.append((kernel, buffer, pointers))
 
-    def _patch(self, pointer: Any, recorded: int) -> None:
+    def _of(self, recorded: int) -> tuple[_Patches, int]:
+        """What holds the address of the array that a recorded one is of, and how far it is."""
         number = recorded + (1 << SHIFT - 1) >> SHIFT
-        mine = self._patches.setdefault(number - 1, [])
-        mine.append((pointer, recorded - (number << SHIFT)))
+        return self._patches.setdefault(number, _Patches()), recorded - (number << SHIFT)
 
-    def replay(self, stream: int, *addresses: int) -> None:
-        """Launch everything on ``stream``, arrays lying at these addresses."""
-        where = (stream, *addresses)
+    def replay(self, *where: int) -> None:
+        """Launch everything, on the stream that comes first, arrays lying at these addresses."""
         with self._lock:
-            if self._repeated and (status := self._repeated.start(where)) is not None:
-                driver.check(status)
+            repeated = self._repeated
+            if repeated and repeated.graphs and (status := repeated.start(where)) is not None:
+                if status:
+                    driver.check(status)
                 return
             if where != self._where:  # allocators like to hand out the same again
-                held, self._where = self._where[1:], ()  # of no call, if one cannot be written
-                for number, mine in self._patches.items():
-                    address = addresses[number]
-                    if not held or held[number] != address:
-                        for pointer, offset in mine:
-                            pointer.value = address + offset
-                for each in self._launches:
-                    each.on(stream)
-                self._where = where
-            for each in self._launches:
-                if status := each.start():
+                self._move(where)
+            for start in self._starts:
+                if status := start():
                     driver.check(status)
-            if self._repeated:
-                self._repeated.launched(where, self._launches)
+            if repeated:
+                repeated.launched(where, self._launches)
+
+    def _move(self, where: tuple[int, ...]) -> None:
+        """Let the structs hold these addresses."""
+        held, self._where = self._where or (None,) * len(where), ()  # if one cannot be written
+        for number, patches in self._patches.items():
+            address = where[number]
+            if held[number] != address:
+                for word, beyond in patches.pointers:
+                    word[0] = address + beyond
+                for encode, beyond in patches.maps:
+                    encode(address + beyond)
+        if held[0] != where[0]:
+            for each in self._launches:
+                each.on(where[0])
+        self._where = where
 
 
-class _Encoded:
-    """A tensor map in a packed struct, whose address is set as that of a pointer."""
+class _Patches:
+    """Where packed structs hold an array's address: words, and what writes a tensor map; each with
+    how far from the array's first element it points."""
 
-    def __init__(self, map: TensorMap, to: int) -> None:
-        self._encode = driver.encoder(map, to)
-
-    def _set(self, address: int) -> None:
-        self._encode(address)
-
-    value = property(fset=_set)
+    def __init__(self) -> None:
+        self.pointers: list[tuple[memoryview, int]] = []
+        self.maps: list[tuple[Callable[[int], None], int]] = []
 
 
 class _Recorder:
