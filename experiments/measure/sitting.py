@@ -92,6 +92,7 @@ STEPS = (
     Step("grouped", 60, "experiments.measure.layers grouped"),
     Step("strided", 60, "experiments.measure.layers strided"),
     Step("depthwise", 60, "experiments.measure.layers depthwise"),
+    Step("thin", 120, "experiments.measure.ways.thin"),
     Step("fp16", 150, "experiments.training.run --plan fp16"),
     Step("seeds", 300, "experiments.training.run --plan seeds"),
     Step("compiled", 300, f"{_NETWORKS} {_FIRST} --modes compiled"),

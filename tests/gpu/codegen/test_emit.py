@@ -50,6 +50,8 @@ ROOTS = {
         "INPUT_FILE": "input.cuh",
         "OUTPUT_FILE": "output.cuh",
     },
+    "thin/channels": {},
+    "thin/outputs": {},
     "wgrad_direct/columns": {},
     "wgrad_direct/narrow": {},
     "wgrad_direct/split": {},

@@ -23,6 +23,7 @@ from winolab.gpu.families.gamma_mma.launch import PARAMS as GAMMA_MMA
 from winolab.gpu.families.gamma_wgmma import input, launch
 from winolab.gpu.families.implicit_gemm import launch as implicit_gemm
 from winolab.gpu.families.nested import launch as nested
+from winolab.gpu.families.thin import launch as thin
 from winolab.gpu.families.wgrad_direct import chunks
 from winolab.gpu.families.wgrad_direct import config as wgrad_direct_config
 from winolab.gpu.families.wgrad_direct import launch as wgrad_direct
@@ -78,6 +79,12 @@ STRUCTS = {
         "DirectFfmaParams",
         "direct/ffma",
         [direct.FFMA_PARAMS, *3 * [AXIS]],
+        [("DirectAxis", "axes")],
+    ),
+    "thin": (
+        "ThinParams",
+        "thin/positions",
+        [thin.PARAMS, *3 * [AXIS]],
         [("DirectAxis", "axes")],
     ),
     "simulated": ("SimulatedParams", "simulated", [simulated.PARAMS], []),

@@ -16,6 +16,7 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.arguments.epilogue import Activation
 from winolab.device import H100, datasheet
 from winolab.gpu import driver
+from winolab.gpu.families.thin import plan as thin
 from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime.conv import convolve
@@ -206,17 +207,37 @@ def test_every_way_to_finish_a_tile(library) -> None:
         assert len(ways) == 2
         for plan in ways.values():
             options = ConvOptions(config=plan.config, algorithm=parse_algorithm(GAMMA))
-            a, b = (Array(v) for v in operands(x, w, "float16"))
-            y = convolve("forward", problem, a, b, options).values
-            bias, residual = added(y, w[0])
-            expected = behind(y, bias, residual, "silu", "channels_last")
-            options = replace(options, activation=Activation.of("silu"))
-            calls.kept.clear()
-            more: dict[str, Any] = {"bias": Array(bias), "residual": Array(residual)}
-            got = convolve("forward", problem, a, b, options, **more).values
-            assert got.tobytes() == expected.tobytes()
-            call: Any = next(iter(calls.kept.values()))
+            call = check_named(problem, x, w, "float16", options)
             assert call.plan.epilogue
+
+
+def check_named(problem: Problem, x: Any, w: Any, dtype: str, options: ConvOptions) -> Any:
+    """Check a call whose options name its kernel; what was kept of it."""
+    a, b = (Array(v) for v in operands(x, w, dtype))
+    y = convolve("forward", problem, a, b, options).values
+    bias, residual = added(y, w[0])
+    expected = behind(y, bias, residual, "silu", "channels_last")
+    options = replace(options, activation=Activation.of("silu"))
+    calls.kept.clear()
+    more: dict[str, Any] = {"bias": Array(bias), "residual": Array(residual)}
+    got = convolve("forward", problem, a, b, options, **more).values
+    assert got.tobytes() == expected.tobytes()
+    return next(iter(calls.kept.values()))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("x", "w"), [((2, 9, 9, 64), (3, 3, 3, 64)), ((2, 9, 9, 3), (32, 3, 3, 3)), ODD]
+)
+def test_few_channels_on_one_side(library, x: Any, w: Any, dtype: str) -> None:
+    """By their vectors, and one by one."""
+    problem = Problem.of(x, w, padding=1)
+    precision = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}[dtype]
+    request = Request(problem, "forward", H100, None, precision)
+    (found, *_) = [p for p in thin.plans(request) if p.config.lanes == 2]
+    call = check_named(problem, x, w, dtype, ConvOptions(config=found.config))
+    assert isinstance(call.plan, thin.ThinPlan)
+    assert call.plan.epilogue
 
 
 def test_kernels_of_compute_capability_8(library, monkeypatch) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from winolab.algorithm import Problem, gamma
-from winolab.gpu.planner.ranking import WORTH, _worth, loss, ordered
+from winolab.gpu.planner.ranking import WORTH, _worth, least_sure, loss, ordered
 from winolab.ref.error.metrics import error_ratio
 
 MIB = 1 << 20
@@ -42,7 +42,7 @@ def correlation(alpha: int, r: int, predicted: float = 1.0, taps: int = 3) -> An
     return SimpleNamespace(
         problem=problem, direction="forward", algorithm=algorithm, tiles=algorithm.tiles,
         scaling=None, points="best", precision="fp32", simulated="fp32", predicted=predicted,
-        workspace=0,
+        workspace=0, margin=1.0,
     )  # fmt: skip
 
 
@@ -58,6 +58,25 @@ def test_of_plans_as_fast_the_fewest_states_are_taken() -> None:
     assert why == "the fewest states within 1% of the fastest"
     six.predicted = 1.011
     assert ordered([four, eight, six], request) == ([eight, six, four], "")
+
+
+def test_what_no_gpu_has_timed_is_taken_where_it_is_faster_by_its_margin() -> None:
+    request: Any = SimpleNamespace(
+        shows_transforms=False, named=True, data_size=MIB, tolerance=None
+    )
+    known, slow, untimed = (correlation(4, 3, time) for time in (1.0, 3.0, 0.6))
+    untimed.margin = 2.0
+    plans, why = ordered([slow, untimed, known], request)
+    assert plans == [known, slow, untimed]
+    assert why == "no GPU has timed what is predicted to take 600000.0 µs"
+    untimed.predicted = 0.49
+    assert ordered([slow, untimed, known], request) == ([untimed, known, slow], "")
+    for plan in (known, untimed):
+        plan.beside = 0
+    assert least_sure([known, untimed], request) == 0.98
+    untimed.margin = math.inf
+    assert ordered([untimed], request)[0] == [untimed]
+    assert ordered([untimed, known], request)[0] == [known, untimed]
 
 
 def test_zeros_that_fill_up_a_piece_add_to_the_noise_as_taps_do() -> None:

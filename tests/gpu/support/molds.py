@@ -22,6 +22,7 @@ MOLDS = {
     "direct.split": 6,
     "direct.ffma": 2,
     "depthwise": 12,
+    "thin": 4,
     "implicit_gemm": 9,
     "wgrad_ffma": 2,
     "wgrad_mma": 3,
@@ -71,7 +72,7 @@ def algorithms(family: str, precision: str) -> list[str]:
         return [f"omega:{t.alpha}:{t.n}:{t.r}" if t.alpha > 1 else "direct" for t in OMEGAS[family]]
     if family == "cublaslt":
         return ["direct;variant=cublaslt"]
-    if family.startswith(("direct", "depthwise", "implicit_gemm")):
+    if family.startswith(("direct", "depthwise", "implicit_gemm", "thin")):
         return ["direct"]
     if family == "fused2d":
         return ["winograd:2x2:3x3"]
@@ -101,7 +102,7 @@ def known_taps(family: str, seed: str) -> list[int]:
 def steps_of(family: str, seed: str, ndim: int) -> tuple[list[int], list[int]]:
     """Their strides and dilations, and those of many direct kernels; others have none."""
     rng = Random(f"{seed} steps")
-    has = family in ("depthwise", "implicit_gemm")
+    has = family in ("depthwise", "implicit_gemm", "thin")
     has = has or (family.startswith("direct") and rng.random() < 0.5)
     steps = [rng.choice([1, 1, 2, 3]) if has else 1 for _ in range(2 * ndim)]
     if family == "direct.ffma":  # strides or dilation alone
@@ -115,7 +116,10 @@ def channels_of(rng: Random, most: int, step: int) -> int:
     return step * (count if step == 4 else count | 1)
 
 
-def few(rng: Random) -> tuple[int, int, int]:
-    """Groups, and the channels of one on both sides."""
+def few(rng: Random, *, thin: bool = False) -> tuple[int, int, int]:
+    """Groups, and the channels of one on both sides; ``thin``: few of one group on one side."""
+    if thin:
+        sides = rng.randint(1, 8), rng.choice([8, 16, 24, 64, 96, rng.randint(1, 99)])
+        return 1, *(sides if rng.random() < 0.5 else sides[::-1])
     channels, out_channels = (rng.choice([2, 4, 4, 8, 12, 16]) for _ in range(2))
     return rng.choice([3, 4, 8, 16]), channels, out_channels

@@ -18,6 +18,7 @@ from winolab.gpu.families.gamma_mma import plan as gamma_mma
 from winolab.gpu.families.gamma_wgmma import plan as gamma_wgmma
 from winolab.gpu.families.implicit_gemm import plan as implicit_gemm
 from winolab.gpu.families.nested import plan as nested
+from winolab.gpu.families.thin import plan as thin
 from winolab.gpu.families.wgrad_direct import plan as wgrad_direct
 from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
 from winolab.gpu.families.wgrad_mma import plan as wgrad_mma
@@ -124,6 +125,7 @@ FAMILIES = (
         (*CORRELATIONS, *GRADIENT),
         ("fp32", "fp32_split", *SIXTEEN_BITS),
     ),
+    Family("thin", thin.plans, thin.Config, CORRELATIONS, ("fp32", *SIXTEEN_BITS)),
     Family("wgrad_ffma", wgrad_ffma.plans, wgrad_ffma.Config, GRADIENT, ("fp32",)),
     Family(
         "wgrad_mma",

@@ -126,6 +126,12 @@ class Plan(Protocol):
         ...
 
     @property
+    def margin(self) -> float:
+        """Times its predicted time that all others have to take for it to be picked: 1, more where
+        no GPU has timed its kernels."""
+        ...
+
+    @property
     def checks_accuracy(self) -> bool:
         """Whether the workspace begins with flags about the results (fallback.cuh)."""
         ...

@@ -1,0 +1,130 @@
+"""Layers of few channels on one side, forward and backward data: plans.
+
+What memory takes for x and y binds them: few channels leave Tensor Cores' blocks nearly empty, and
+their FFMAs take less time than their data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Self
+
+from winolab.algorithm import Algorithm, Tile, direct
+from winolab.arguments.epilogue import Epilogue
+from winolab.arguments.words import plural
+from winolab.gpu.families.axes import counted
+from winolab.gpu.families.thin import cost, launch
+from winolab.gpu.families.thin.config import CHANNELS, OUTPUTS, THREADS, Config, configs
+from winolab.gpu.families.thin.source import source
+from winolab.gpu.families.thin.tiling import Tiling
+from winolab.gpu.params import MOST, Kernels, View, uncounted
+from winolab.gpu.planner.base_plan import BasePlan
+from winolab.gpu.planner.request import ITEMSIZE, Request
+
+ARCHITECTURE = (8, 0)
+TIMED = (9, 0)  # what other families' rows are of
+# No GPU has timed these kernels yet. They are picked where all others take twice what they are
+# predicted to take, and 0.16 more, by which the model of the implicit GEMM, mostly picked there, is
+# off (device_model.toml): every layer of networks with rows that this changes took more than twice
+# (docs/notes/062-thin-layers.md).
+MARGIN = 2.0 * 1.16
+
+
+@dataclass(frozen=True)
+class ThinPlan(Tiling, BasePlan):
+    """One call: what is computed, by which kernel, on what grid, at what cost."""
+
+    predicted: float = 0.0  # seconds
+    epilogue: Epilogue | None = None
+
+    kernel = "thin"
+    tile = Tile(1, 1)
+    tiles: tuple[Tile, ...] = ()
+    points = "best"  # as of all plans; there is nothing to interpolate
+    workspace = 0
+
+    @property
+    def margin(self) -> float:
+        """MARGIN where rows say how far off others' predictions are."""
+        return MARGIN if self.device.compute_capability == TIMED else math.inf
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What the reference calls it."""
+        return direct()
+
+    @property
+    def simulated(self) -> str:
+        """What the reference calls the arithmetic: sums in FP32."""
+        return "fp32" if self.precision == "fp32" else f"{self.precision},accumulation=sequential"
+
+    def __str__(self) -> str:
+        p, v = self.problem, self.config
+        return "\n".join(
+            [
+                f"{self.direction} x{p.x_shape} w{p.w_shape} stride {p.stride} padding {p.padding} "
+                f"dilation {p.dilation}",
+                f"kernel     {self.kernel} {self.precision}, nothing transformed",
+                f"block      {v.together} positions × {plural(v.width, 'channel')} on "
+                f"{plural(v.lanes, 'lane')}",
+                f"policies   {v}",
+                f"grid       {plural(self.grid, 'block')} of {THREADS} threads, "
+                f"{plural(self.work_tiles * self.blocks_m, 'work tile')}",
+                f"memory     {self.shared_memory} B shared, no workspace",
+                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
+            ]
+        )
+
+    def with_epilogue(self, epilogue: Epilogue) -> Self | None:
+        """The plan whose kernel applies it as it stores y; None of backward data."""
+        return replace(self, epilogue=epilogue) if self.direction == "forward" else None
+
+    def source(self) -> str:
+        """The translation unit of its kernel."""
+        types, c = (self.dtype, self.out_dtype), self.correlation
+        return source(self.config, c.rotated, {*c.filter} == {1}, types, self.epilogue)
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        return {f"winolab_thin_{self.config.kind}": self.shared_memory}
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute it on the current stream."""
+        launch.launch(self, kernels, a, b, out)
+
+
+def plans(request: Request) -> Iterator[ThinPlan]:
+    """Every block shape that can run; none of groups, and of layers of many channels.
+
+    Raises ValueError where none can run a thin layer, and says why.
+    """
+    device, problem, algorithm = request.device, request.problem, request.algorithm
+    config = request.config_of(Config)
+    sides = problem.in_channels, problem.out_channels
+    if request.direction == "backward_data":
+        sides = sides[::-1]
+    if not config and (problem.groups > 1 or (sides[0] > CHANNELS and sides[1] > OUTPUTS)):
+        return  # other families serve it
+    if device.compute_capability < ARCHITECTURE:
+        raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
+    if algorithm and algorithm.kind != "direct":
+        return  # others say what computes it
+    c = counted(problem, request.direction)
+    if c.empty or not c.channels or 0 in c.input:
+        raise ValueError("thin layers' kernels need something to sum")
+    sizes = ITEMSIZE[request.dtype], ITEMSIZE[request.stored]
+    if config and not (problem.groups == 1 and config.serves(c, sizes)):
+        what = f"{plural(c.channels, 'channel')} and {plural(c.out_channels, 'output channel')}"
+        raise ValueError(f"{config} does not serve {plural(problem.groups, 'group')} of {what}")
+    for v in (config,) if config else configs(c, sizes):
+        found = ThinPlan(
+            request.direction, problem, c, request.precision, request.dtype, request.stored, v,
+            device,
+        )  # fmt: skip
+        if (most := max(found.positions, found.work_tiles * found.blocks_m)) > MOST - (1 << 14):
+            raise uncounted("the number of positions of a thin layer", most)
+        yield replace(found, predicted=cost.seconds(found))
