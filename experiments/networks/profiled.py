@@ -3,8 +3,12 @@
 A step of 32 images, by winolab and by PyTorch: ``wall_ms`` from an idle GPU to one that is done,
 ``host_ms`` until the host has launched all, medians of ROUNDS after WARM steps, and ``gpu_ms``, the
 kernels' own time by PyTorch's profiler, with the longest of them. Where ``host_ms`` is nearly all
-of ``wall_ms`` and ``gpu_ms`` is not, faster kernels change nothing. Rows replace those of the same
-case in experiments/results/profiled.jsonl.
+of ``wall_ms`` and ``gpu_ms`` is not, faster kernels change nothing: ``functions`` has where the
+host's time goes, by Python's profiler. Rows replace those of the same case in
+experiments/results/profiled.jsonl.
+
+All cases are timed before the first is profiled: rows of commit 6ac09f07, which were timed behind
+it but for the first, have 5.7 ms where end_to_end had 2.8, for a forward pass in FP32.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import Counter
+from cProfile import Profile
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
@@ -42,13 +47,20 @@ def main(
     """Profile steps."""
     if not torch.cuda.is_available():
         raise SystemExit("profiles are of a GPU, and torch sees none")
+    parts = (v.split(",") for v in (networks, formats, orders))
+    cases = [
+        Case(name, 32, kind, order, "eager", step)
+        for name, kind, order, step in product(*parts, reversed(STEPS))
+    ]
+    timed = {(case, who): times(warm(case, who)) for case in cases for who in METHODS}
     kept = stored(output)
-    for name, kind, order, step in product(*(v.split(",") for v in (networks, formats, orders)),
-                                           reversed(STEPS)):  # fmt: skip
-        for row in rows(Case(name, 32, kind, order, "eager", step)):
-            kept = [old for old in kept if key(old) != key(row)] + [row]
-            print(said(row), flush=True)
+    for (case, method), took in timed.items():
+        step = warm(case, method)
+        common = {**asdict(case), **provenance(), **machine("cuda")}
+        row = {**common, "method": method, **took, **functions(step), **kernels(step)}
+        kept = [old for old in kept if key(old) != key(row)] + [row]
         rewrite(output, kept)
+        print(said(row), flush=True)
 
 
 def key(row: Row) -> tuple[Any, ...]:
@@ -63,19 +75,15 @@ def said(row: Row) -> str:
     return f"{case} {row['method']}: {times}"
 
 
-def rows(case: Case) -> list[Row]:
-    """The rows of a case: winolab's and PyTorch's."""
-    model, x, _ = built(case, "cuda")
-    common = {**asdict(case), **provenance(), **machine("cuda")}
-    found = []
-    for method in METHODS:
-        step = Step(case, method, model, x)
-        if method == "winolab":
-            step.compile_kernels()
-        for _ in range(WARM):
-            step()
-        found.append({**common, "method": method, **times(step), **kernels(step)})
-    return found
+def warm(case: Case, method: str) -> Step:
+    """A step of winolab or of PyTorch that was made WARM times."""
+    model, x, _ = built(case, "cuda" if torch.cuda.is_available() else "cpu")
+    step = Step(case, method, model, x)
+    if method == "winolab" and x.is_cuda:
+        step.compile_kernels()
+    for _ in range(WARM):
+        step()
+    return step
 
 
 def times(step: Step) -> Row:
@@ -90,6 +98,23 @@ def times(step: Step) -> Row:
         walls.append(time.perf_counter() - begin)
     wall, host = (round(1e3 * statistics.median(v), 3) for v in (walls, hosts))
     return {"wall_ms": wall, "host_ms": host}
+
+
+def functions(step: Step) -> Row:
+    """The functions that take the host longest by themselves, gradients in the same thread:
+    milliseconds, which Python's profiler lengthens, and calls by name."""
+    profiler = Profile()
+    with torch.autograd.set_multithreading_enabled(False), profiler:
+        for _ in range(PROFILED):
+            step()
+    longest: dict[str, list[float]] = {}
+    entries = sorted(profiler.getstats(), key=lambda entry: -entry.inlinetime)
+    for entry in entries[:LONGEST]:
+        code: Any = entry.code  # a name where C computes
+        name = code if isinstance(code, str) else f"{Path(code.co_filename).name}:{code.co_name}"
+        milliseconds, calls = 1e3 * entry.inlinetime / PROFILED, entry.callcount / PROFILED
+        longest[name] = [round(milliseconds, 4), round(calls, 1)]
+    return {"functions": longest}
 
 
 def kernels(step: Step) -> Row:

@@ -84,6 +84,14 @@ def test_a_launch_gives_the_driver_its_structs(monkeypatch, early: bool) -> None
     assert seen == [(3, 2, 1, 64, 1, 1, 99, stream, 1234, 5678, None) for stream in (7, 8)]
 
 
+class Refused(RuntimeError):
+    """CuPy's CUDADriverError."""
+
+
+def host() -> SimpleNamespace:
+    return SimpleNamespace(cuda=SimpleNamespace(driver=SimpleNamespace(CUDADriverError=Refused)))
+
+
 MAPPED = Layout(("map", MAP), ("x", POINTER), ("n", INT))
 
 
@@ -122,6 +130,49 @@ def test_tensor_maps_are_what_the_driver_is_given(monkeypatch) -> None:
     error = 1
     with pytest.raises(Refused):
         launch.encoder(tensor, ctypes.addressof(params.buffer()))(16)
+
+
+@pytest.mark.parametrize("replaces", [True, False], ids=["12.0", "older"])
+def test_a_tensor_map_that_was_written_is_told_its_next_address(monkeypatch, replaces) -> None:
+    """By cuTensorMapReplaceAddress, where the driver has it; never before it was written whole."""
+    seen, status = [], [1]
+    driver = SimpleNamespace(
+        cuTensorMapEncodeTiled=lambda to, kind, rank, address, *how: (
+            seen.append(("whole", to.value, address.value)) or status[0]
+        )
+    )
+    if replaces:
+        driver.cuTensorMapReplaceAddress = lambda to, address: (
+            seen.append(("address", to.value, address.value)) or status[0]
+        )
+    monkeypatch.setattr(launch, "driver", lambda: driver)
+    monkeypatch.setattr(launch, "cupy", host)
+    ((_, tensor),) = _mapped(1 << 20).maps()
+    encode = launch.encoder(tensor, 64)
+    for status[0], address in ((1, 16), (0, 32), (0, 48), (1, 64), (0, 80)):
+        if status[0]:
+            with pytest.raises(Refused):
+                encode(address)
+        else:
+            encode(address)
+    later = "address" if replaces else "whole"
+    whole, again = [("whole", 64, a) for a in (16, 32)], [(later, 64, a) for a in (48, 64, 80)]
+    assert seen == whole + again
+
+
+@pytest.mark.gpu
+def test_a_map_with_another_address_is_the_map_of_that_address() -> None:
+    """Bit by bit, of sizes, strides, steps and swizzles as kernels have them."""
+    ((_, tensor),) = _mapped(1 << 20).maps()
+    plain = TensorMap(0, 4, (64, 9, 5, 3, 2), (256, 2304, 11520, 34560), (32, 9, 2, 1, 1), True)
+    for map in (tensor, plain):
+        one, other = (ctypes.create_string_buffer(128 + ALIGNMENT) for _ in range(2))
+        places = [ctypes.addressof(v) + -ctypes.addressof(v) % ALIGNMENT for v in (one, other)]
+        encode = launch.encoder(map, places[0])
+        for address in (1 << 20, 5 << 30, (5 << 30) + 16):
+            encode(address)
+            launch.encoder(map, places[1])(address)
+            assert ctypes.string_at(places[0], 128) == ctypes.string_at(places[1], 128)
 
 
 KERNEL = launch.Kernel("k", 0, 0, None)

@@ -7,7 +7,8 @@ import torch
 
 from experiments.measure.throughput import stored
 from experiments.networks import profiled
-from experiments.networks.profiled import RESULTS, key, main, said
+from experiments.networks.end_to_end import Case
+from experiments.networks.profiled import RESULTS, functions, key, main, said, warm
 
 
 def test_rows_have_times_that_fit_together() -> None:
@@ -18,6 +19,17 @@ def test_rows_have_times_that_fit_together() -> None:
         assert sum(ms for ms, _ in row["longest"].values()) <= row["gpu_ms"] * 1.001
         assert said(row).startswith(f"{row['network']} {row['format']} channels ")
     assert {row["method"] for row in rows} == set(profiled.METHODS)
+
+
+def test_what_takes_the_host_longest_is_told(monkeypatch) -> None:
+    """Gradients' functions, too."""
+    monkeypatch.setattr(profiled, "LONGEST", 10**4)
+    monkeypatch.setattr(profiled, "WARM", 1)
+    step = warm(Case("resnet18", 2, "fp32", "last", "eager", "training", tiny=True), "winolab")
+    found = functions(step)["functions"]
+    assert found["operators.py:directly"][1] == 20 + 2 * 20 - 1  # the first has no data's gradient
+    assert found["derivatives.py:backward"][1] == 20
+    assert all(ms >= 0 for ms, _ in found.values())
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
