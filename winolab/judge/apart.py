@@ -95,7 +95,8 @@ def _finding(code: int, ending: str) -> Finding:
     end = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     if ending and end in FORBIDDEN:
         return Finding("pages", f"the kernel {ending}, where it may not: {end}")
-    return Finding("crash", f"it ended the process ({end})")
+    perhaps = f", perhaps as it {ending}" if ending else ""
+    return Finding("crash", f"it ended the process ({end}){perhaps}")
 
 
 def _run(

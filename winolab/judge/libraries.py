@@ -150,7 +150,8 @@ class NumPy:
 
     @contextmanager
     def created(self, change: Callable[[Any], Any]) -> Iterator[None]:
-        """New arrays without initial values are what ``change`` makes of them."""
+        """New arrays without initial values are what ``change`` makes of them; it may fill, but not
+        replace, what a caller gives as ``out``."""
         own = {name: getattr(self.module, name) for name in self.poisoned}
         changing = {name: self._changing(create, change) for name, create in own.items()}
         with ExitStack() as stack:
@@ -167,7 +168,9 @@ class NumPy:
 
     def _changing(self, create: Callable[..., Any], change: Callable[[Any], Any]) -> Any:
         def created(*args: Any, **kwargs: Any) -> Any:
-            return change(create(*args, **kwargs))
+            array = create(*args, **kwargs)
+            changed = change(array)
+            return array if kwargs.get("out") is array else changed
 
         return created
 

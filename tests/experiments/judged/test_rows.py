@@ -29,6 +29,7 @@ def test_every_kernel_has_a_row() -> None:
         checks = [fault.partition(":")[0] for fault in row["faults"]]
         assert checks == [*REFUSED.get(name, ())]
         assert row["served"] >= 40
+        assert row["pages"]
         assert row["served"] + sum(row["left"].values()) == row["trials"]
         assert row["packages"].keys() == set(KERNELS[name][1])
         if row["accepted"]:

@@ -31,11 +31,20 @@ def test_what_is_touched_beyond_an_array_is_named() -> None:
         assert "illegal" in told
 
 
-def test_right_kernels_of_cupy_and_pytorch_go_on() -> None:
-    """PyTorch's are given arrays of PyTorch over the same memory."""
-    pytest.importorskip("torch")
-    named = (f"{BEYOND}:right", f"{BEYOND}:within", "torch.nn.functional:conv2d")
-    assert ends([(name, "") for name in named]) == [["", ""]] * 3
+@pytest.mark.parametrize(
+    ("named", "library"),
+    [
+        (f"{BEYOND}:right", "cupy"),
+        (f"{BEYOND}:within", "cupy"),
+        ("torch.nn.functional:conv2d", "torch"),
+        ("experiments/judged/kernels_gpu/native.py:conv", "torch"),
+        ("experiments/judged/kernels_gpu/with_triton.py:conv", "triton"),
+    ],
+)
+def test_right_kernels_go_on(named: str, library: str) -> None:
+    """The arrays are the library's, over the same memory."""
+    pytest.importorskip(library)
+    assert ends([(named, "")]) == [["", ""]]
 
 
 def test_the_command_s_judgement_ends_with_it() -> None:

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from winolab.gpu.machine import MachineError
 from winolab.judge.libraries import BF16, NumPy, Torch
 from winolab.judge.pages import protected
 from winolab.judge.pages.protected import BESIDE, Protected
@@ -95,8 +96,10 @@ def test_what_is_beside_may_be_touched_again() -> None:
 def test_a_refusal_of_the_system_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = Protected(100, "end", 1)
     memory._pages += 1  # mprotect takes whole pages
-    with pytest.raises(OSError, match=r"mprotect: Invalid argument"), memory.beside("reads"):
+    with pytest.raises(MachineError, match=r"mprotect: Invalid argument"), memory.beside("reads"):
         pass
+    with pytest.raises(MachineError, match=r"^no \d+ bytes of memory: "):
+        Protected(1 << 55, "end", 1)
     monkeypatch.setattr(protected.os, "name", "nt")
     assert protected.mprotect.__wrapped__() is None
 

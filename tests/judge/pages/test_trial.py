@@ -73,7 +73,7 @@ def test_other_ends_are_what_they_are() -> None:
     assert w == ["SIGSEGV", "reads before the start of w"]
     assert place[0] == ""
     assert place[1].startswith("place: ")
-    assert place[1].endswith(", no page beyond the end of x")
+    assert place[1].endswith(" (with a protected page beyond the end of x)")
     assert crash == ["", "crash: it raised MemoryError: no room"]
 
 
@@ -132,5 +132,6 @@ def test_a_signal_has_its_finding() -> None:
         "pages", "the kernel reads, where it may not: SIGSEGV"
     )
     assert apart._finding(-11, "").check == "crash"
-    for code in (-9, 1):
-        assert apart._finding(code, "reads").check == "crash"
+    killed = "it ended the process (SIGKILL), perhaps as it reads"
+    assert apart._finding(-9, "reads") == Finding("crash", killed)
+    assert apart._finding(1, "") == Finding("crash", "it ended the process (exit code 1)")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from winolab.gpu.machine import driver
+from winolab.gpu.machine import MachineError, driver
 from winolab.judge.claim import Claim
 from winolab.judge.libraries import NumPy
 from winolab.judge.loading import load
@@ -148,7 +148,7 @@ def test_a_refusal_is_one_line_and_leaves_nothing(
 ) -> None:
     model = placed(monkeypatch, name)
     said = f"{name} of the CUDA driver: CUDA_ERROR_OUT_OF_MEMORY"
-    with pytest.raises(RuntimeError, match=rf"^{said}$"):
+    with pytest.raises(MachineError, match=rf"^{said}$"):
         Unmapped(60, "end", 4)
     gc.collect()
     assert (model.mapped, model.held, model.reserved) == ({}, set(), {})
@@ -198,16 +198,21 @@ def test_a_device_that_is_lost_says_where(
 ) -> None:
     placed(monkeypatch)
     case = Case(Problem.of((1, 5, 6, 3), (5, 3, 3, 3), padding=1), place=trial.PLACE)
+    right = load("tests.judge.kernels:right")
     for said, due in (
         ("an illegal memory access", f"reads or writes {where}: Lost: an illegal memory access"),
         ("no room", ""),
     ):
-        candidate = replace(load("tests.judge.kernels:right"), arrays=OnGpu(said, calls))
+        candidate = replace(right, arrays=OnGpu(said, calls))
         heard: list[str] = []
         found = trial.run(Judge(candidate, Claim()), case, heard.append).finding
         crash = Finding("crash", "it raised Lost: no room")
         assert found == (Finding("pages", f"the kernel {due}") if due else crash)
         assert heard[-1] == ""
         assert f"reads or writes {where}" in heard
+    placed(monkeypatch, "cuMemCreate")  # no fault of the kernel's
+    candidate = replace(right, arrays=OnGpu("", calls))
+    with pytest.raises(MachineError, match="cuMemCreate"):
+        trial.run(Judge(candidate, Claim()), case, heard.append)
     assert trial.possible(candidate, on_gpu=True)
     assert not trial.possible(candidate, on_gpu=False)

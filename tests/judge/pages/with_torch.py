@@ -15,8 +15,9 @@ def _made(x, w, stride, padding, dilation, groups, order=torch.contiguous_format
 
 
 def right(x, w, stride=1, padding=0, dilation=1, groups=1):
-    torch.empty(3, device="meta")
-    y = _made(x, w, stride, padding, dilation, groups)
+    given = torch.zeros(2, 3)
+    kept = torch.empty((2, 3), out=given) is given and torch.empty(3, device="meta").is_meta
+    y = _made(x, w, stride, padding, dilation, groups) * (1 if kept else 2)
     return torch.empty_like(y, memory_format=torch.channels_last).copy_(y)
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from winolab.gpu.machine import MachineError
+
 BESIDE = 1 << 24  # bytes of such pages: what is read beyond them is not seen
 NAN = 0xFF  # a number of such bytes is NaN in FP32, FP16 and BF16
 
@@ -32,14 +34,17 @@ class Protected:
 
     Their address is a multiple of ``aligned``, a power of 2, for which fewer than ``aligned`` bytes
     are left behind the last one. They are an array of bytes to NumPy, which keeps them. Nothing is
-    protected but within ``beside``. Raises OSError where the system has no memory.
+    protected but within ``beside``. Raises MachineError where the system has no memory.
     """
 
     kinds: tuple[str, ...] = ("writes", "reads")  # what is told apart
 
     def __init__(self, size: int, end: str, aligned: int) -> None:
         held = -(-max(size, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
-        memory = mmap.mmap(-1, held + 2 * BESIDE, flags=mmap.MAP_PRIVATE)
+        try:
+            memory = mmap.mmap(-1, held + 2 * BESIDE, flags=mmap.MAP_PRIVATE)
+        except OSError as error:
+            raise MachineError(f"no {held + 2 * BESIDE} bytes of memory: {error}") from error
         every = np.frombuffer(memory, np.uint8)
         last = end == "end"
         first = BESIDE + (held - -(-size // aligned) * aligned if last else 0)
@@ -69,5 +74,4 @@ class Protected:
 
     def _allow(self, what: int) -> None:
         if mprotect()(self._pages, BESIDE, what):
-            error = ctypes.get_errno()
-            raise OSError(error, f"mprotect: {os.strerror(error)}")
+            raise MachineError(f"mprotect: {os.strerror(ctypes.get_errno())}")

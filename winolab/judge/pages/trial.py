@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from winolab.gpu.machine import MachineError
 from winolab.judge.candidate import Candidate, Declined
 from winolab.judge.libraries import BF16, Zone
 from winolab.judge.pages.protected import Protected, mprotect
@@ -39,6 +40,7 @@ def run(judge: Judge, case: Case, ending: Ending) -> Outcome:
     memory, if it does not end the process, or the device, there.
 
     ``ending`` hears before each call what it means if the process ends in it, and "" after it.
+    Raises MachineError where there is no such memory.
     """
     operands = judge.operands(case)
     if operands is None or case.problem.empty:
@@ -55,6 +57,8 @@ def run(judge: Judge, case: Case, ending: Ending) -> Outcome:
                     return Outcome(judge.counted(finding))
     except Declined as error:
         return Outcome(left=str(error))
+    except MachineError:  # which has no such memory
+        raise
     except Exception as error:
         told = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         finding = Finding("crash", f"it raised {told}")
@@ -92,7 +96,7 @@ class _Calls:
         if any(each.spilled for each in memory):
             return Finding("writes", f"the kernel writes {ENDS['end']} {self.array}")
         if wrong := self.judge.said(self.case, self.operands, y):
-            return Finding("place", f"{wrong}, no page {where}")
+            return Finding("place", f"{wrong} (with a protected page {where})")
         return None
 
     def _made(self, where: str, aligned: int) -> tuple[np.ndarray, list[Memory]]:
@@ -128,19 +132,15 @@ class _Calls:
 
     def _placed(self, memory: list[Memory], stack: ExitStack, kind: str, array: Any) -> Any:
         """New memory in a new array's place; the array itself, if its numbers are of other types,
-        have gaps between them or lie elsewhere."""
+        or it lies elsewhere."""
         library = self.judge.candidate.arrays
         dtype = TYPES.get(library.dtype(array)) if library.plain(array) else None
-        if dtype is None:
+        shape = tuple(array.shape)
+        if dtype is None or 0 in shape:
             return array
-        shape, strides = tuple(array.shape), library.strides(array)
-        size = math.prod(shape)
-        last = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
-        if not size or last != size - 1 or min(strides, default=1) < 0:
-            return array
-        memory.append(self._memory(size, dtype, LINE))
+        memory.append(self._memory(math.prod(shape), dtype, LINE))
         stack.enter_context(memory[-1].beside(kind))
-        return library.view(library.over(memory[-1], dtype), shape, strides, 0)
+        return library.view(library.over(memory[-1], dtype), shape, library.strides(array), 0)
 
     def _memory(self, count: int, dtype: np.dtype, aligned: int) -> Memory:
         of = Unmapped if self.judge.candidate.arrays.cuda else Protected

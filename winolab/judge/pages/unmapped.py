@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from winolab.gpu.machine import driver
+from winolab.gpu.machine import MachineError, driver
 
 BESIDE = 1 << 28  # bytes of addresses, at least: what is read beyond them is not seen
 DEVICE, PINNED = 1, 1  # CU_MEM_LOCATION_TYPE_DEVICE, CU_MEM_ALLOCATION_TYPE_PINNED
@@ -49,7 +49,7 @@ class Unmapped:
 
     Their address is a multiple of ``aligned``, a power of 2, for which fewer than ``aligned`` bytes
     are left behind the last one. They are a CUDA array of bytes to CuPy and to PyTorch, which keep
-    them. Raises RuntimeError for what the driver refuses, OSError where there is none.
+    them. Raises MachineError for what the driver refuses.
     """
 
     kinds: tuple[str, ...] = ("reads or writes",)  # the driver tells neither
@@ -100,9 +100,9 @@ def _undo(calls: list[tuple[Any, ...]]) -> None:
 
 
 def _call(name: str, *given: Any) -> None:
-    """Call the driver's function. Raises RuntimeError where it refuses."""
+    """Call the driver's function. Raises MachineError where it refuses."""
     if status := getattr(driver(), name)(*given):
         said = ctypes.c_char_p()
         driver().cuGetErrorName(status, ctypes.byref(said))
         error = said.value.decode() if said.value else f"status {status}"
-        raise RuntimeError(f"{name} of the CUDA driver: {error}")
+        raise MachineError(f"{name} of the CUDA driver: {error}")
