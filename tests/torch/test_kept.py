@@ -18,7 +18,7 @@ from winolab.torch.kept import SHAPES, KeptFilters
 class Held:
     """A filter as a GPU would hold it: here a copy of what it was."""
 
-    nbytes = 64
+    nbytes, number = 64, -1
 
     def __init__(self, w: Any) -> None:
         self.w = w.clone()

@@ -211,7 +211,7 @@ def each_image(direction: Direction, convolve: Any) -> Any:
             if direction == "forward":
                 return convolve(image, w, *arguments)
             (_, *shape), *rest = arguments  # of dx
-            return convolve(image, w, [image.shape[0], *shape], *rest)
+            return convolve(image, w, (image.shape[0], *shape), *rest)
 
         return torch.cat([one(image) for image in a.split(1)])
 
@@ -285,7 +285,8 @@ def transpose(
     if bias is not None:
         check_bias(bias, shape[1])
     convolve = _through("backward_data", through, dy, weight)
-    y = convolve(dy, weight, shape, strides, ends, dilations, groups, *how)
+    sizes = map(tuple, (shape, strides, ends, dilations))  # which have a hash
+    y = convolve(dy, weight, *sizes, groups, *how)
     return _finished(y, bias, dy is input)
 
 

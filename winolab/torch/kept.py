@@ -7,13 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import (  # pyright: ignore[reportMissingModuleSource, reportMissingImports]
-    is_functorch_wrapped_tensor,
-)
 
-from winolab.calls import recall
+from winolab import calls
 from winolab.problem import Direction
-from winolab.torch import operators
+from winolab.torch import operators, plain
 from winolab.torch.asked import Asked
 
 SHAPES = 8  # of inputs for which a module keeps its filter; the oldest makes room
@@ -51,34 +48,47 @@ class KeptFilters:
 
     def convolve(self, direction: Direction, a: Tensor, w: Tensor, *arguments: Any) -> Tensor:
         """The operator of ``direction``, by the kept filter where one serves."""
-        operator = operators.CALLS[direction]
-        if not serves(a, w):
-            return operator(a, w, *arguments)
-        dtype = w.dtype
-        if torch.is_autocast_enabled(a.device.type):
-            dtype = torch.get_autocast_dtype(a.device.type)
-            a = a.to(dtype)
+        casting = plain.casting(a, w)
+        if casting is None or not serves(a, w):
+            return operators.CALLS[direction](a, w, *arguments)
+        if list in map(type, arguments):  # which have no hash
+            arguments = tuple(tuple(v) if type(v) is list else v for v in arguments)
+        dtype, device = w.dtype, "cuda" if a.is_cuda else "cpu"
+        if device in casting:
+            dtype = torch.get_autocast_dtype(device)
+            a = a if a.dtype == dtype else a.to(dtype)
+        held = self._found(direction, arguments, a, w, dtype)
+        if held is None and a.dtype != w.dtype:
+            return operators.CALLS[direction](a, w, *arguments)
+        if held is None or isinstance(held, Tensor):
+            return operators.directly(direction, arguments, a, w if held is None else held)
+        lies = a.shape, a.stride(), a.dtype, a.get_device(), a.data_ptr() % 16
+        key = direction, arguments, held.number, *lies
+        call: Any = calls.kept.get(key)
+        if call and call.quick:
+            return call.quick(a, held)
         question = operators.asked_by(direction, arguments)
-        if not operators.compiled(question, a, w):
-            return operator(a, w, *arguments)
-        held = self._found(question, a, w, dtype)
-        if held is None:
-            return operator(a, w, *arguments)
-        if isinstance(held, Tensor):
-            return operator(a, held, *arguments)
+        if known := calls.recall(question, a, held, None):
+            calls.kept[key] = known
         return run(question, a, held, w)
 
-    def _found(self, question: Asked, a: Tensor, w: Tensor, dtype: torch.dtype) -> Any:
+    def _found(
+        self, direction: str, arguments: tuple[Any, ...], a: Tensor, w: Tensor, dtype: torch.dtype
+    ) -> Any:
         """The filter of that dtype for inputs like a, transformed now or before, or as autocast
-        casts it where the kernel reads filters as they are; None where it reads this one."""
-        of = (w.data_ptr(), w._version, tuple(w.shape), w.stride(), dtype, w.device)
+        casts it where the kernel reads filters as they are; None where it reads this one, or where
+        none is to be kept."""
+        of = (w.data_ptr(), w._version, w.shape, w.stride(), dtype, w.get_device())
         if self._of != of or self._tensor() is not w:
             self._held.clear()
             self._of, self._tensor = of, weakref.ref(w)
-        key = (question, tuple(a.shape), a.dtype)
+        key = direction, arguments, a.shape, a.dtype
         if key not in self._held:
+            question = operators.asked_by(direction, arguments)
             if a.dtype != dtype or (a.is_cuda and torch.cuda.is_current_stream_capturing()):
                 return None  # the operator refuses it, or its transform belongs into the graph
+            if not operators.compiled(question, a, w):
+                return None
             cast = w.detach().to(dtype)
             found = transformed(question, a, cast)
             if found is None and dtype != w.dtype:
@@ -99,7 +109,7 @@ def transformed(question: Asked, a: Tensor, w: Tensor) -> Any:
 
 def run(question: Asked, a: Tensor, held: Any, w: Tensor) -> Tensor:
     """The result by a filter that ``transformed`` made of w."""
-    known = recall(question, a, held, None)
+    known = calls.recall(question, a, held, None)
     if known:
         return known.run(a, held, None)
     from winolab.gpu.runtime import conv as kernels
@@ -109,12 +119,11 @@ def run(question: Asked, a: Tensor, held: Any, w: Tensor) -> Tensor:
 
 
 def serves(a: Tensor, w: Tensor) -> bool:
-    """Whether a kept filter may stand for w: nothing differentiates, traces or batches the call."""
+    """Whether a kept filter may stand for w, of plain tensors: they are on a GPU, and nothing
+    differentiates the call."""
     return (
-        a.device.type == "cuda"
-        and w.device == a.device
-        and not (torch.is_grad_enabled() and (a.requires_grad or w.requires_grad))
-        and not any(is_functorch_wrapped_tensor(v) for v in (a, w))
+        a.is_cuda
+        and w.get_device() == a.get_device()
+        and not ((a.requires_grad or w.requires_grad) and torch.is_grad_enabled())
         and not w.is_inference()  # has no version
-        and all(type(v) in (Tensor, torch.nn.Parameter) for v in (a, w))
     )

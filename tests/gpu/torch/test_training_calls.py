@@ -6,6 +6,7 @@ What comes again is found by one look, so that whatever may change between two c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, ClassVar, cast
 
@@ -21,7 +22,7 @@ from winolab import calls  # noqa: E402
 from winolab.device import H100  # noqa: E402
 from winolab.gpu import driver  # noqa: E402
 from winolab.gpu.runtime import arrays, conv, loader  # noqa: E402
-from winolab.torch import operators  # noqa: E402
+from winolab.torch import kept, operators  # noqa: E402
 
 HOW = {"padding": 1, "precision": "fp32_ffma", "algorithm": "gamma:4:2:3"}
 X, W = (2, 4, 6, 5), (8, 4, 3, 3)
@@ -60,6 +61,7 @@ def prepared(monkeypatch) -> Iterator[list[str]]:
     monkeypatch.setattr(
         arrays.Torch, "describe", lambda library, array: describe(array)._replace(index=0)
     )
+    monkeypatch.setattr(arrays.Torch, "on", lambda library, index: nullcontext())
     monkeypatch.setattr(arrays, "_device", lambda index: torch.device("cpu"))
     monkeypatch.setattr(arrays, "_current_device", lambda: lambda: 0)
     monkeypatch.setattr(arrays, "_stream_of", lambda: lambda index: 7)
@@ -201,6 +203,32 @@ def test_modules_notice_what_is_set_anew(prepared) -> None:
     setattr(layer, "stride", (1.5, 1))  # noqa: B010
     with pytest.raises(TypeError, match=r"stride is 1\.5|stride is \(1\.5, 1\)"):
         layer(x)
+
+
+@pytest.mark.parametrize("kind", ["Conv2d", "ConvTranspose2d"])
+def test_filters_in_evaluation_are_those_of_the_weight(prepared, monkeypatch, kind: str) -> None:
+    """Transformed once, for inputs elsewhere every time, until the weight changes."""
+    monkeypatch.setattr(kept, "serves", lambda a, w: not torch.is_grad_enabled())
+    how = {"padding": 1, "bias": False}
+    layer = getattr(winolab.torch, kind)(4, 8, 3, **{**HOW, **how})
+    theirs = getattr(torch.nn, kind)(4, 8, 3, **how)
+    layer.eval()
+    alive = []
+    for step in range(8):
+        if step == 4:
+            with torch.no_grad():
+                layer.weight.mul_(-2)
+        theirs.load_state_dict(layer.state_dict())
+        alive.append(drawn()[0].detach())
+        with torch.no_grad():
+            alive.append(layer(alive[-1]))
+        torch.testing.assert_close(alive[-1], theirs(alive[-2]), rtol=1e-4, atol=1e-4)
+        assert layer.kept.nbytes
+    assert len(prepared) == 2  # another filter, another call: it has an address of its own
+    x = alive[0].requires_grad_()
+    expected = torch.autograd.grad(theirs(x).sum(), x)
+    for got, right in zip(torch.autograd.grad(layer(x).sum(), x), expected, strict=True):
+        torch.testing.assert_close(got, right, rtol=1e-4, atol=1e-4)
 
 
 def test_autocast_counts_when_it_is_on(prepared) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
+from operator import attrgetter
 from typing import Any
 
 from winolab.arguments.arrays import check_float16
@@ -47,16 +48,18 @@ class Call:
     narrowed: bool  # whether it waits to see that the result does not overflow out_dtype
     overlap: Overlap | None  # of operands and ``out``, where the kernels write to that
     anew: Callable[[], Call]  # the same call with a new result
+    transformed: bool  # whether its filter is, a Transformed
 
     @cached_property
     def quick(self) -> Callable[[Any, Any], Any] | None:
-        """``run`` of two arrays and a new result, which looks at nothing else; None where there is
-        more to do."""
+        """``run`` of two operands and a new result, which looks at nothing else; None where there
+        is more to do."""
         recording, library, index = self.recording, self.library, self.index
         more = self.flags or self.narrowed or self.after or self.dtype != self.out_dtype
         if more or recording is None:
             return None
         current, stream_of, address = library.looks()
+        address_b = attrgetter("address") if self.transformed else address
         new, replay = self._maker(self.dtype), recording.replay
         size, memory = self.workspace, library.memory
 
@@ -68,10 +71,10 @@ class Call:
             driver.make_current(index)
             stream = stream_of(index)
             if not size:
-                replay(stream, address(a), address(b), address(target), 0)
+                replay(stream, address(a), address_b(b), address(target), 0)
                 return target
             workspace, place = memory(size, index)
-            replay(stream, address(a), address(b), address(target), place)
+            replay(stream, address(a), address_b(b), address(target), place)
             library.used(stream, workspace)
             return target
 
@@ -80,7 +83,7 @@ class Call:
     def run(self, a: Any, b: Any, out: Any, *more: Any) -> Any:
         """The result: ``out``, or a new array. ``b`` may be a Transformed; ``more``: bias and
         residual, or neither."""
-        if out is None and not more and self.quick and not isinstance(b, Transformed):
+        if out is None and not more and self.quick:
             return self.quick(a, b)
         library, index = self.library, self.index
         if library.current() != index:
@@ -172,6 +175,7 @@ def prepare_call(
         narrowed=asked.narrowed and not problem.empty,
         overlap=overlap_of(asked, made),
         anew=cache(partial(prepare_call, direction, problem, library, again, *arrays)),
+        transformed=isinstance(b, Transformed),
     )
 
 
