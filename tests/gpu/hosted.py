@@ -35,10 +35,13 @@ FLAGS = [
     *("-x", "c++", "-std=c++17", "-fPIC", "-g0", "-w"),
     *("-ffp-contract=off", "-fno-strict-aliasing"),
     "-ftrivial-auto-var-init=pattern",  # a register read before it is written is NaN
-    "-fsanitize=alignment,bounds,null,shift,integer-divide-by-zero",
-    # no run-time library: host/engine.cpp has what the checks call
     *("-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"),
 ]
+# No run-time library: host/engine.cpp has what these checks call. They take half of a compiler's
+# time and a quarter of a kernel's, so that one source in CHECKED_EVERY has them, by its digest: a
+# fault of a family is in many of its sources, and what changes is drawn anew.
+CHECKS = "-fsanitize=alignment,bounds,null,shift,integer-divide-by-zero"
+CHECKED_EVERY = int(os.environ.get("WINOLAB_CHECKED_EVERY", "4"))
 # What takes a kernel's time is in the library beside it, which is compiled once; of the kernel
 # itself the compiler's optimizer would take longer than it saves.
 OPTIMIZED = "-O1"
@@ -324,10 +327,12 @@ def build(source: str, flags: tuple[str, ...] = ()) -> Path:
     """The shared library of a translated source, compiled unless it was before."""
     # zig takes no -O0 beside -O1; what is counted are accesses that the optimizer leaves.
     quick = () if flags else ("-Xclang", "-O0") if "zig" in compiler()[0] else ("-O0",)
+    drawn = int(hashlib.sha256(source.encode()).hexdigest(), 16) % CHECKED_EVERY == 0
+    quick = (*quick, *[CHECKS] * (drawn and not flags))
     outer = kernel("ffma") + OUTER_PRODUCTS
     spaces = (f"namespace {name} {{\n{outer}\n}}" for name in SPACED)
     library = "\n".join(['#include "library.cpp"', outer, *spaces])
-    beside = _compiled(library, (COUNTING,) if COUNTING in flags else ())
+    beside = _compiled(library, (CHECKS, *[COUNTING] * (COUNTING in flags)))
     if "zig" in compiler()[0] and not flags:  # others link what the checks call by their libraries
         return _compiled(source, quick, "-shared", str(beside))
     made = _compiled(source, (*flags, *quick))

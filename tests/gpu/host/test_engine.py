@@ -24,6 +24,11 @@ PROBLEM = Problem.of((2, 12, 13, 200), (37, 3, 3, 200), padding=1)  # every pipe
 SEEDS = range(4)
 
 
+@pytest.fixture(autouse=True)
+def every_source_is_checked(monkeypatch) -> None:
+    monkeypatch.setattr(hosted, "CHECKED_EVERY", 1)
+
+
 def run(body: str, arrays: list[np.ndarray], threads: int = 32, seed: int = 0, blocks: int = 1):
     """One kernel: ``body`` sees pointers a, b, … to the arrays, and t, the thread's index."""
     names = "abcdefgh"[: len(arrays)]
