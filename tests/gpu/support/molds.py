@@ -119,7 +119,7 @@ def channels_of(rng: Random, most: int, step: int) -> int:
 def few(rng: Random, *, thin: bool = False) -> tuple[int, int, int]:
     """Groups, and the channels of one on both sides; ``thin``: few of one group on one side."""
     if thin:
-        sides = rng.randint(1, 8), rng.choice([8, 16, 24, 64, 96, rng.randint(1, 99)])
-        return 1, *(sides if rng.random() < 0.5 else sides[::-1])
+        less, more = rng.randint(1, 8), rng.choice([8, 16, 24, 64, 96, rng.randint(1, 99)])
+        return (1, less, more) if rng.random() < 0.5 else (1, more, less)
     channels, out_channels = (rng.choice([2, 4, 4, 8, 12, 16]) for _ in range(2))
     return rng.choice([3, 4, 8, 16]), channels, out_channels
