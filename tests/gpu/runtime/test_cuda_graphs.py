@@ -249,7 +249,7 @@ def test_graphs_that_do_not_pay_are_made_later(driver) -> None:
         for _ in range(2 * REPEATS):
             if of.start((STREAM, address)) is None:
                 of.launched((STREAM, address), launches)
-    assert driver.made == 2  # the third waits for twice as many calls, and the next is there
+    assert driver.made == 3  # after 16, 16 and 32 calls; the fourth waits for 64
 
 
 def test_graphs_of_what_came_last_are_kept(driver) -> None:
@@ -269,6 +269,22 @@ def test_graphs_of_what_came_last_are_kept(driver) -> None:
     del of
     gc.collect()
     assert sorted(driver.destroyed) == [1, 2, 3]
+
+
+def test_places_that_never_come_again_push_out_no_graph(driver) -> None:
+    """And leave no more behind than counts."""
+    launches = [launch.Launch(KERNEL, (1, 1, 1), 32, 0, early=False)]
+    of = Repeated(2)
+    for _ in range(REPEATS):
+        of.launched((STREAM, 1), launches)
+    for address in range(2, 1000):
+        of.launched((STREAM, address), launches)
+        assert len(of._calls) <= 2 * graph.PLACES
+    assert of.start((STREAM, 1)) == 0
+    for _ in range(REPEATS):
+        of.launched((STREAM, 1000), launches)
+    assert of.start((STREAM, 1000)) == 0
+    assert driver.made == 2
 
 
 def test_graphs_of_all_calls_are_counted(driver, monkeypatch) -> None:

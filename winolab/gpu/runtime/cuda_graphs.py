@@ -21,6 +21,7 @@ from winolab.gpu.driver import Launch
 from winolab.gpu.machine import driver
 
 REPEATS = 16  # calls before a graph is made, which takes 0.1 to 0.4 ms
+PLACES = 8  # whose calls are counted at a time, for each graph that a call may have
 PAYS = 64  # starts of a graph that save as much
 MOST = 512  # graphs at a time, of all calls: 64 MB; what comes behind them is launched as before
 MOST_LAUNCHES = 16  # of a graph; groups have hundreds
@@ -97,42 +98,52 @@ class Capturing:
 
 
 class Repeated:
-    """Graphs of the same launches, one for each of the last ``most`` places that come again."""
+    """Graphs of the same launches, for the last ``most`` places that came again.
+
+    Calls are counted by the hash of where they were: few objects are touched, which between other
+    work of the host are not in a cache, and places that never come again push out no graph.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._repeats = REPEATS
-        self.graphs = 0  # that were made
-        self._known: OrderedDict[Where, Graph | int] = OrderedDict()  # or how often it came
+        self._calls: dict[int, int] = {}
+        self.graphs: OrderedDict[Where, Graph] = OrderedDict()
 
     def start(self, where: Where) -> int | None:
         """As Graph's; None, too, where there is no graph, or where it does not start."""
-        graph = self._known.get(where)
-        if not isinstance(graph, Graph):
+        graph = self.graphs.get(where)
+        if graph is None:
             return None
-        self._known.move_to_end(where)
+        self.graphs.move_to_end(where)
         status = graph.start()
         if status and (status == OUT_OF_MEMORY or status in CAPTURES):
-            self._known[where] = NEVER
+            del self.graphs[where]
+            self._calls[hash(where)] = NEVER
             return None
         return status
 
     def launched(self, where: Where, launches: Sequence[Launch]) -> None:
         """Told after launches on ``where[0]`` with these addresses, which they still hold."""
-        known = self._known.get(where, 0)
-        if isinstance(known, Graph):
+        calls, key = self._calls, hash(where)
+        count = calls[key] = calls.get(key, 0) + 1
+        if count >= self._repeats and len(_alive) < MOST and where not in self.graphs:
+            self._make(where, key, launches)
+        elif len(calls) > PLACES * self._most:
+            calls.clear()
+
+    def _make(self, where: Where, key: int, launches: Sequence[Launch]) -> None:
+        try:
+            if Capturing(where[0])():
+                return
+            self.graphs[where] = Graph(launches, where[0])
+        except NoGraph:
+            self._calls[key] = NEVER
             return
-        self._known[where] = known + 1
-        if known + 1 >= self._repeats and len(_alive) < MOST:
-            try:
-                if not Capturing(where[0])():
-                    self._known[where] = Graph(launches, where[0])
-                    self.graphs += 1
-            except NoGraph:
-                self._known[where] = NEVER
-        if len(self._known) > self._most:
-            _, gone = self._known.popitem(last=False)
-            if isinstance(gone, Graph) and gone.starts < PAYS:
+        del self._calls[key]
+        if len(self.graphs) > self._most:
+            _, gone = self.graphs.popitem(last=False)
+            if gone.starts < PAYS:
                 self._repeats *= 2  # it did not pay
 
 

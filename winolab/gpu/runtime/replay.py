@@ -63,6 +63,7 @@ class Recording:
             )
         buffer = params.buffer()
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
+        words = memoryview(buffer).cast("B").cast("Q")
         for kind, offset, value in zip(params.kinds, params.offsets, params.values, strict=True):
             if isinstance(value, TensorMap):
                 encode = driver.encoder(value, ctypes.addressof(buffer) + offset)
@@ -70,8 +71,7 @@ class Recording:
                 mine.maps.append((encode, beyond))
             elif kind == POINTER and value:
                 mine, beyond = self._of(int(value))
-                word = memoryview(buffer)[offset : offset + 8].cast("B").cast("Q")
-                mine.pointers.append((word, beyond))
+                mine.pointers.append((words, offset // 8, beyond))
         made = kernel.launch(grid, threads, ctypes.addressof(pointers), early)
         self._launches.append(made)
         self._needed.append((kernel, buffer, pointers))
@@ -103,8 +103,8 @@ class Recording:
         for number, patches in self._patches.items():
             address = where[number]
             if held[number] != address:
-                for word, beyond in patches.pointers:
-                    word[0] = address + beyond
+                for words, place, beyond in patches.pointers:
+                    words[place] = address + beyond
                 for encode, beyond in patches.maps:
                     encode(address + beyond)
         if held[0] != where[0]:
@@ -114,11 +114,11 @@ class Recording:
 
 
 class _Patches:
-    """Where packed structs hold an array's address: words, and what writes a tensor map; each with
-    how far from the array's first element it points."""
+    """Where packed structs hold an array's address: a struct's words and which of them, and what
+    writes a tensor map; each with how far from the array's first element it points."""
 
     def __init__(self) -> None:
-        self.pointers: list[tuple[memoryview, int]] = []
+        self.pointers: list[tuple[memoryview, int, int]] = []
         self.maps: list[tuple[Callable[[int], None], int]] = []
 
 
