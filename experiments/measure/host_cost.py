@@ -4,8 +4,8 @@ Each way of calling is made CALLS times in a row on layers whose kernels take a 
 so that the queue never fills, one way after another, ROUNDS times over: a processor that others
 use, too, is slow for seconds. A row has the least mean of a way's series, in microseconds. A CUDA
 graph of each call is replayed and its bits compared. What comes again with the same addresses is
-itself launched as a graph (``winolab.gpu.runtime.cuda_graphs``); of IN_TURN calls none is. Rows
-replace experiments/results/host.jsonl.
+itself launched as a graph (``winolab.gpu.runtime.cuda_graphs``); of IN_TURN calls none is. A row of
+GRADIENTS is of three calls. Rows replace experiments/results/host.jsonl.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ LAYERS = {
 CALLS, ROUNDS, WARM = 200, 60, 20
 RESULTS_IN_TURN = 2 * GRAPHS
 IN_TURN = f", {RESULTS_IN_TURN} results in turn"
+GRADIENTS = "both gradients"
 Row = dict[str, Any]
 Way = tuple[str, str]  # what is called, and of whose arrays
 
@@ -97,7 +98,7 @@ def rows() -> Iterator[Row]:
         arrays = {"CuPy": drawn[layer]}
         if torch:
             arrays["torch"] = tuple(torch.from_dlpack(a) for a in drawn[layer])
-            for name, call in _framework(torch, *arrays["torch"][:2], precision).items():
+            for name, call in _framework(torch, *arrays["torch"], precision).items():
                 calls[name + layer, "torch"] = call
         for library, (a, b, c) in arrays.items():
             empty = cp.empty_like if library == "CuPy" else torch.empty_like
@@ -135,17 +136,33 @@ def _graphs(layer: str, precision: str, x: Any, w: Any, dy: Any) -> Iterator[Row
         yield {"call": "in a CUDA graph", "of": name + layer, "arrays": "CuPy", "replayed": same}
 
 
-def _framework(torch: Any, x: Any, w: Any, precision: str) -> dict[str, Callable[[], Any]]:
-    """PyTorch's convolution and this package's operator, without and with a place in its graph."""
+def _framework(torch: Any, x: Any, w: Any, dy: Any, precision: str) -> dict[str, Callable[[], Any]]:
+    """PyTorch's convolution and this package's operator, without and with a place in its graph, and
+    with both gradients, also under autocast."""
     ours = importlib.import_module("winolab.torch")
-    a, b = (t.movedim(-1, 1) for t in (x, w))
+    a, b, upstream = (t.movedim(-1, 1) for t in (x, w, dy))
     c = b.detach().clone().requires_grad_()
-    how: Any = {"padding": 1}
+    d = a.detach().clone().requires_grad_()
+    half, theirs, how = upstream.half(), torch.nn.functional.conv2d, {"padding": 1}
+    mine: dict[str, Any] = {**how, "precision": precision}
+
+    def both(conv: Any, result: Any, **how: Any) -> Any:
+        return torch.autograd.grad(conv(d, c, **how), (d, c), result)
+
+    def cast(conv: Any) -> Any:
+        with torch.autocast("cuda", dtype=torch.float16):
+            y = conv(d, c, **how)
+        return torch.autograd.grad(y, (d, c), half)
+
     return {
-        "conv2d": lambda: torch.nn.functional.conv2d(a, b, **how),
-        "conv2d, requires grad": lambda: torch.nn.functional.conv2d(a, c, **how),
-        "torch.conv2d": lambda: ours.conv2d(a, b, precision=precision, **how),
-        "torch.conv2d, requires grad": lambda: ours.conv2d(a, c, precision=precision, **how),
+        "conv2d": lambda: theirs(a, b, **how),
+        "conv2d, requires grad": lambda: theirs(a, c, **how),
+        f"conv2d, {GRADIENTS}": lambda: both(theirs, upstream, **how),
+        f"conv2d, autocast, {GRADIENTS}": lambda: cast(theirs),
+        "torch.conv2d": lambda: ours.conv2d(a, b, **mine),
+        "torch.conv2d, requires grad": lambda: ours.conv2d(a, c, **mine),
+        f"torch.conv2d, {GRADIENTS}": lambda: both(ours.conv2d, upstream, **mine),
+        f"torch.conv2d, autocast, {GRADIENTS}": lambda: cast(ours.conv2d),
     }
 
 
