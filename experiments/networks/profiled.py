@@ -7,8 +7,9 @@ of ``wall_ms`` and ``gpu_ms`` is not, faster kernels change nothing: ``functions
 host's time goes, by Python's profiler. Rows replace those of the same case in
 experiments/results/profiled.jsonl.
 
-All cases are timed before the first is profiled: rows of commit 6ac09f07, which were timed behind
-it but for the first, have 5.7 ms where end_to_end had 2.8, for a forward pass in FP32.
+All cases are timed before the first is profiled: CUPTI stays on behind it (PyTorch's issue 144455).
+Rows of commit 6ac09f07, which were timed behind it but for the first, have 5.7 ms where end_to_end
+had 2.8, for a forward pass in FP32.
 """
 
 from __future__ import annotations
