@@ -12,6 +12,7 @@ import winolab
 from tests.gpu import hosted
 from tests.gpu.families.gamma_ffma.predicted import predicted
 from tests.gpu.families.gamma_ffma.tiles import KERNELS, MODULI, TILES
+from tests.gpu.support.turns import turns
 from winolab.algorithm import Problem, direct, gamma, parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100, datasheet
@@ -72,26 +73,26 @@ def test_moduli_beyond_points(name, direction) -> None:
     assert all(tile.alpha == tile.inputs for tile in unnamed.tiles)  # nobody picks one
 
 
-@pytest.mark.parametrize(
-    ("change", "channels", "out_channels"),
-    [
-        ({"split_k": 2}, 76, 70),
-        ({"split_k": 8}, 19, 33),
-        ({"rows": 2, "share": 3, "u_stages": 2}, 24, 40),
-        ({"rows": 8, "share": 1, "u_stages": 2, "split_k": 2}, 9, 130),
-        ({"rows": 4, "share": 3}, 12, 5),
-        ({"finishers": 128, "producer_registers": 72}, 12, 70),
-        ({"finishers": 128, "producer_registers": 72, "split_k": 4}, 70, 70),
-        ({"producers": 256, "rows": 2, "share": 3}, 20, 70),
-        ({"rows": 4, "share": 3, "partial": 2}, 40, 5),
-        ({"split_k": 2, "partial": 1, "finishers": 128, "producer_registers": 72}, 52, 37),
-        ({"load_warp": True, "rows": 4, "share": 3}, 24, 40),
-        ({"load_warp": True, "rows": 2, "share": 3, "split_k": 2, "partial": 1}, 36, 70),
-        ({"load_warp": True, "finishers": 128, "producer_registers": 72}, 12, 70),
-    ],
-)
-@pytest.mark.parametrize("alpha", CONFIGS)
-def test_every_policy(alpha, change, channels, out_channels) -> None:
+POLICIES = [
+    ({"split_k": 2}, 76, 70),
+    ({"split_k": 8}, 19, 33),
+    ({"rows": 2, "share": 3, "u_stages": 2}, 24, 40),
+    ({"rows": 8, "share": 1, "u_stages": 2, "split_k": 2}, 9, 130),
+    ({"rows": 4, "share": 3}, 12, 5),
+    ({"finishers": 128, "producer_registers": 72}, 12, 70),
+    ({"finishers": 128, "producer_registers": 72, "split_k": 4}, 70, 70),
+    ({"producers": 256, "rows": 2, "share": 3}, 20, 70),
+    ({"rows": 4, "share": 3, "partial": 2}, 40, 5),
+    ({"split_k": 2, "partial": 1, "finishers": 128, "producer_registers": 72}, 52, 37),
+    ({"load_warp": True, "rows": 4, "share": 3}, 24, 40),
+    ({"load_warp": True, "rows": 2, "share": 3, "split_k": 2, "partial": 1}, 36, 70),
+    ({"load_warp": True, "finishers": 128, "producer_registers": 72}, 12, 70),
+]  # what changes, channels, output channels
+
+
+@pytest.mark.parametrize(("alpha", "policy"), turns(CONFIGS, POLICIES))
+def test_every_policy(alpha, policy) -> None:
+    change, channels, out_channels = policy
     n, r = TILES[alpha].n, TILES[alpha].r
     config = CONFIGS[alpha][-1]
     problem = Problem.of((3, 7, 14, channels), (out_channels, 3, max(r, 3), channels), padding=1)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.gpu import hosted
 from tests.gpu.support.adversaries import DATA, made
+from tests.gpu.support.turns import turns
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.device import DATASHEETS, H100, Device, datasheet
@@ -203,16 +204,17 @@ PROBLEMS = [
 ]
 
 
-@pytest.mark.parametrize(("direction", "x", "w", "options", "text"), PROBLEMS)
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_every_kind_of_problem(direction, x, w, options, text, precision) -> None:
+@pytest.mark.parametrize(
+    ("case", "precision", "device"), turns(PROBLEMS, PRECISIONS, [A100, ADA]), ids=str
+)
+def test_every_kind_of_problem(case, precision, device) -> None:
+    direction, x, w, options, text = case
     problem = Problem.of(x, w, **options)
     aligned = problem.in_channels % 4 == problem.out_channels % 4 == 0
     a, b = _arrays(problem, direction, precision)
-    for device in (A100, ADA):
-        p = _plan(problem, direction, text, precision, device=device, aligned=aligned)
-        got = hosted.execute(p, a, b)
-        assert relative_rms(got, _exact(problem, direction, a, b)) <= BOUND[precision]
+    p = _plan(problem, direction, text, precision, device=device, aligned=aligned)
+    got = hosted.execute(p, a, b)
+    assert relative_rms(got, _exact(problem, direction, a, b)) <= BOUND[precision]
 
 
 def test_blocks_walk_over_work_tiles() -> None:
@@ -230,10 +232,10 @@ def test_blocks_walk_over_work_tiles() -> None:
         np.testing.assert_array_equal(hosted.execute(p, a, b, seed=seed), whole)
 
 
-@pytest.mark.parametrize(("text", "config"), SHAPES, ids=str)
-@pytest.mark.parametrize("precision", ["fp32_split", "fp16"])
-def test_shared_memory_has_no_bank_conflicts(text, config, precision) -> None:
+@pytest.mark.parametrize(("shape", "precision"), turns(SHAPES, ["fp32_split", "fp16"]), ids=str)
+def test_shared_memory_has_no_bank_conflicts(shape, precision) -> None:
     """Transformed input, accumulators written and read, and where pixels are."""
+    text, config = shape
     r = parse_algorithm(text).tiles[0].r
     problem = Problem.of((1, 4, 12, 16), (64, config.share, r, 16), padding=(1, r // 2))
     a, b = _arrays(problem, "forward", precision)

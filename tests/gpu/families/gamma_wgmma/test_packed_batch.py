@@ -74,55 +74,62 @@ def _exact_and_operands(problem: Problem, direction: str, precision: str):
     return getattr(convolution, direction)(a.astype(float), b.astype(float), problem), a, b
 
 
-@pytest.mark.parametrize(
-    ("direction", "x_shape", "w_shape", "options", "text", "precision"),
-    [
-        ("forward", (5, 10, 12, 16), (68, 3, 3, 16), {"padding": 1}, "gamma:8:6:3", SPLIT),
-        # four taps: a row of zeros more on one side; images that do not fill the last row of them
-        ("backward_data", (7, 9, 9, 8), (8, 4, 4, 8), {"padding": 2}, "gamma:8:5:4", SPLIT),
-        ("forward", (4, 10, 13, 8), (48, 7, 7, 8), {"padding": 3}, "gamma:10:4:7", SPLIT),
-        # no padding: outputs end before the input does; padding of more than the filter needs
-        ("forward", (6, 13, 25, 14), (10, 5, 2, 7), {"groups": 2}, "gamma:4:3:2", SPLIT),
-        ("forward", (8, 7, 12, 8), (8, 2, 3, 8), {"padding": (3, 1)}, "gamma:8:6:3", SPLIT),
-        # three dimensions, more filter rows than a stage has
-        (
-            "forward",
-            (12, 2, 10, 8, 8),
-            (8, 2, 6, 5, 8),
-            {"padding": (0, 2, 2)},
-            "gamma:8:4:5",
-            SPLIT,
-        ),
-        ("forward", (6, 10, 13, 16), (20, 4, 4, 16), {"padding": 2}, "gamma:8:5:4", "fp16"),
-        ("backward_data", (9, 5, 9, 8), (8, 3, 3, 8), {"padding": 1}, "gamma:6:4:3", "bf16"),
-    ],
-)
-def test_they_have_the_same_bits(direction, x_shape, w_shape, options, text, precision) -> None:
-    """As the same blocks of one image's rows; also of clusters that share sums, whose outputs other
-    warps store, and of a copy of the input whose channels are filled up."""
+CASES = [
+    # direction, x, w, options, algorithm, precision
+    ("forward", (5, 10, 12, 16), (68, 3, 3, 16), {"padding": 1}, "gamma:8:6:3", SPLIT),
+    # four taps: a row of zeros more on one side; images that do not fill the last row of them
+    ("backward_data", (7, 9, 9, 8), (8, 4, 4, 8), {"padding": 2}, "gamma:8:5:4", SPLIT),
+    ("forward", (4, 10, 13, 8), (48, 7, 7, 8), {"padding": 3}, "gamma:10:4:7", SPLIT),
+    # no padding: outputs end before the input does; padding of more than the filter needs
+    ("forward", (6, 13, 25, 14), (10, 5, 2, 7), {"groups": 2}, "gamma:4:3:2", SPLIT),
+    ("forward", (8, 7, 12, 8), (8, 2, 3, 8), {"padding": (3, 1)}, "gamma:8:6:3", SPLIT),
+    # three dimensions, more filter rows than a stage has
+    ("forward", (12, 2, 10, 8, 8), (8, 2, 6, 5, 8), {"padding": (0, 2, 2)}, "gamma:8:4:5", SPLIT),
+    ("forward", (6, 10, 13, 16), (20, 4, 4, 16), {"padding": 2}, "gamma:8:5:4", "fp16"),
+    ("backward_data", (9, 5, 9, 8), (8, 3, 3, 8), {"padding": 1}, "gamma:6:4:3", "bf16"),
+]
+Key = tuple[int, int, bool]  # parts of the sum, filter rows a stage, whether some are left
+
+
+def _pairs(number: int) -> dict[Key, tuple[GammaWgmmaPlan, GammaWgmmaPlan]]:
+    """A case's packed plans beside the same of one image's rows: each way to share sums, and each
+    number of filter rows where they are not shared; every second of them, which take turns."""
+    direction, x_shape, w_shape, options, text, precision = CASES[number]
     problem = Problem.of(x_shape, w_shape, **options)
     found = _found(problem, text, precision, direction, aligned=w_shape[-1] % 4 == 0)
-    exact, a, b = _exact_and_operands(problem, direction, precision)
     # What packing decides, and the room that it leaves.
     alone = {"packed": 0, "exchanges": 0}
-    first, seen = {}, set()
+    first, pairs = {}, {}
     for p in (p for p in found if not p.config.packed and p.config.run):
         first.setdefault((p.tiles_width, replace(p.config, **alone)), p)
     for p in (p for p in found if p.config.packed):
         v = p.config
         same = first.get((p.tiles_width, replace(v, **alone)))
-        key = (
-            (v.share, v.rest > 0) if v.split_k == 1 else v.split_k
-        )  # each by itself, not all pairs
-        if not same or key in seen:
-            continue
-        assert p.work_tiles <= same.work_tiles or v.multicast > 1
-        seen.add(key)
+        key = (1, v.share, v.rest > 0) if v.split_k == 1 else (v.split_k, 0, False)
+        if same:
+            pairs.setdefault(key, (p, same))
+    return dict(list(pairs.items())[number % 2 :: 2])
+
+
+def test_every_way_has_its_turn() -> None:
+    every = set().union(*(_pairs(number) for number in range(len(CASES))))
+    whole, some = {(1, share, False) for share in (1, 3, 4, 5)}, {(1, 3, True), (1, 4, True)}
+    assert every >= whole | some | {(split_k, 0, False) for split_k in (2, 4, 8)}
+
+
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_they_have_the_same_bits(number: int) -> None:
+    """As the same blocks of one image's rows; also of clusters that share sums, whose outputs other
+    warps store, and of a copy of the input whose channels are filled up."""
+    direction, x_shape, w_shape, options, _, precision = CASES[number]
+    problem = Problem.of(x_shape, w_shape, **options)
+    exact, a, b = _exact_and_operands(problem, direction, precision)
+    for p, same in _pairs(number).values():
+        assert p.work_tiles <= same.work_tiles or p.config.multicast > 1
         result = hosted.execute(p, a, b)
-        assert np.array_equal(result, hosted.execute(same, a, b)), str(v)
+        assert np.array_equal(result, hosted.execute(same, a, b)), str(p.config)
         most = 1.2 * predicted_rms(p) if p.tile.alpha == TEN else BOUNDS[precision]
         assert relative_rms(result, exact) <= most
-    assert seen
 
 
 def test_nan_stays_in_its_image() -> None:

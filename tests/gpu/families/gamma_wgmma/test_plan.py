@@ -12,6 +12,7 @@ import pytest
 import winolab
 from tests.gpu import hosted
 from tests.gpu.families.gamma_wgmma.policies import BOUND, has
+from tests.gpu.support.turns import turns
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100, datasheet
@@ -91,10 +92,15 @@ def test_on_the_cpu(direction, x_shape, w_shape, options, text, scales) -> None:
         assert not got.any()
 
 
-@pytest.mark.parametrize("precision", ["fp16", "bf16"])
-@pytest.mark.parametrize("out_dtype", ["same", "float32"])
-@pytest.mark.parametrize("channels", [(24, 72), (20, 36), (7, 5)])
-@pytest.mark.parametrize("text", ["gamma:8:6:3", "gamma:6:4:3", "gamma:4:2:3"])
+@pytest.mark.parametrize(
+    ("precision", "out_dtype", "channels", "text"),
+    turns(
+        ["fp16", "bf16"],
+        ["same", "float32"],
+        [(24, 72), (20, 36), (7, 5)],
+        ["gamma:8:6:3", "gamma:6:4:3", "gamma:4:2:3"],
+    ),
+)
 def test_sixteen_bits_on_the_cpu(precision, out_dtype, channels, text) -> None:
     c, oc = channels
     dtype = np.dtype(DTYPES[precision])
@@ -120,8 +126,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("config", SHAPES, ids=str)
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("config", "seed"), turns(SHAPES, [0, 1]), ids=str)
 def test_block_shapes_agree(config: Config, seed: int) -> None:
     problem = Problem.of((1, 3, 7, 132), (4, 3, 3, 132), padding=1)
     rng = np.random.default_rng(1)
@@ -145,31 +150,32 @@ def _run(
     return relative_rms(hosted.execute(plan, a, b), _exact(direction, a, b, problem))
 
 
-@pytest.mark.parametrize(
-    ("x_shape", "w_shape", "padding", "text", "policies"),
-    [
-        # seven rows as 4 + 3 and 5 + 2, eight as 5 + 3, three as 2 + 1; clusters begin in between
-        ((1, 9, 11, 36), (68, 7, 7, 36), 3, "gamma:8:2:7", {"share": 4, "rest": 3, "u_ahead": 4}),
-        ((1, 9, 11, 36), (68, 7, 7, 36), 3, "gamma:8:2:7", {"share": 4, "rest": 3, "u_ahead": 0}),
-        ((1, 9, 11, 36), (36, 7, 7, 36), 3, "gamma:8:2:7", {"share": 5, "rest": 2, "split_k": 4}),
-        ((1, 9, 11, 68), (68, 3, 4, 68), 1, "gamma:8:5:4", {"share": 2, "rest": 1, "split_k": 8}),
-        # two filter depths, two pieces of a row
-        (
-            (1, 3, 9, 11, 20), (8, 2, 8, 8, 20), (0, 3, 3), "gamma:8:5:4",
-            {"share": 5, "rest": 3, "u_ahead": 4},
-        ),
-        # all rows, two filters in registers
-        ((1, 7, 9, 36), (8, 5, 5, 36), 2, "gamma:8:4:5", {"share": 5, "rest": 0, "u_ahead": 4}),
-        # sums that leave the Tensor Core twice, of five rows and of four
-        ((1, 7, 9, 36), (8, 5, 5, 36), 2, "gamma:8:4:5", {"share": 5, "fold": 3, "u_ahead": 4}),
-        ((1, 9, 9, 20), (8, 9, 5, 20), 4, "gamma:8:4:5", {"share": 5, "fold": 3, "u_ahead": 0}),
-        ((1, 7, 9, 36), (8, 4, 4, 36), 2, "gamma:8:5:4", {"share": 4, "rest": 0, "u_ahead": 4}),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("direction", ["forward", "backward_data"])
-def test_last_rows_and_filters_on_their_way(
-    x_shape, w_shape, padding, text, policies, direction
-) -> None:
+LAST = [
+    # seven rows as 4 + 3 and 5 + 2, eight as 5 + 3, three as 2 + 1; clusters begin in between
+    ((1, 9, 11, 36), (68, 7, 7, 36), 3, "gamma:8:2:7", {"share": 4, "rest": 3, "u_ahead": 4}),
+    ((1, 9, 11, 36), (68, 7, 7, 36), 3, "gamma:8:2:7", {"share": 4, "rest": 3, "u_ahead": 0}),
+    ((1, 9, 11, 36), (36, 7, 7, 36), 3, "gamma:8:2:7", {"share": 5, "rest": 2, "split_k": 4}),
+    ((1, 9, 11, 68), (68, 3, 4, 68), 1, "gamma:8:5:4", {"share": 2, "rest": 1, "split_k": 8}),
+    # two filter depths, two pieces of a row
+    (
+        (1, 3, 9, 11, 20),
+        (8, 2, 8, 8, 20),
+        (0, 3, 3),
+        "gamma:8:5:4",
+        {"share": 5, "rest": 3, "u_ahead": 4},
+    ),
+    # all rows, two filters in registers
+    ((1, 7, 9, 36), (8, 5, 5, 36), 2, "gamma:8:4:5", {"share": 5, "rest": 0, "u_ahead": 4}),
+    # sums that leave the Tensor Core twice, of five rows and of four
+    ((1, 7, 9, 36), (8, 5, 5, 36), 2, "gamma:8:4:5", {"share": 5, "fold": 3, "u_ahead": 4}),
+    ((1, 9, 9, 20), (8, 9, 5, 20), 4, "gamma:8:4:5", {"share": 5, "fold": 3, "u_ahead": 0}),
+    ((1, 7, 9, 36), (8, 4, 4, 36), 2, "gamma:8:5:4", {"share": 4, "rest": 0, "u_ahead": 4}),
+]
+
+
+@pytest.mark.parametrize(("case", "direction"), turns(LAST, ["forward", "backward_data"]), ids=str)
+def test_last_rows_and_filters_on_their_way(case, direction) -> None:
+    x_shape, w_shape, padding, text, policies = case
     problem = Problem.of(x_shape, w_shape, padding=padding)
     assert _run(problem, direction, text, **policies) <= BOUND
 
@@ -183,37 +189,39 @@ def test_rows_that_are_not_there_take_no_workspace() -> None:
         assert plan.workspace <= plan.header + plan.layout.rows + plan.transformed
 
 
-@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+ODD = [
+    ((2, 5, 13, 7), (5, 3, 3, 7), {"padding": 1}),
+    ((2, 2, 5, 13, 14), (10, 1, 3, 3, 7), {"padding": (0, 1, 1), "groups": 2}),
+    ((1, 9, 11, 3), (66, 2, 3, 3), {}),
+]
+
+
 @pytest.mark.parametrize(
-    ("x_shape", "w_shape", "options"),
-    [
-        ((2, 5, 13, 7), (5, 3, 3, 7), {"padding": 1}),
-        ((2, 2, 5, 13, 14), (10, 1, 3, 3, 7), {"padding": (0, 1, 1), "groups": 2}),
-        ((1, 9, 11, 3), (66, 2, 3, 3), {}),
-    ],
+    ("direction", "case", "policies"),
+    turns(["forward", "backward_data"], ODD, [{"padded": 1}, {"run": 0}]),
+    ids=str,
 )
-@pytest.mark.parametrize("policies", [{"padded": 1}, {"run": 0}], ids=str)
-def test_channels_that_no_vector_divides(direction, x_shape, w_shape, options, policies) -> None:
+def test_channels_that_no_vector_divides(direction, case, policies) -> None:
     """By a copy whose channels are filled up, and element by element."""
+    x_shape, w_shape, options = case
     problem = Problem.of(x_shape, w_shape, **options)
     assert _run(problem, direction, "gamma:8:6:3", aligned=False, **policies) <= BOUND
 
 
 @pytest.mark.parametrize(
-    ("text", "rows"),
+    ("text", "rows", "dtype"),
     [
-        ("gamma:8:6:3", 4),
-        ("gamma:8:6:3", 8),  # whose stage ends in half a slot
-        ("gamma:6:4:3", 4),
-        ("gamma:6:4:3", 8),
-        ("gamma:4:2:3", 8),
+        ("gamma:8:6:3", 4, "e"),
+        ("gamma:8:6:3", 8, "f"),  # whose stage ends in half a slot
+        ("gamma:8:6:3", 8, "e"),
+        ("gamma:6:4:3", 4, "f"),
+        ("gamma:6:4:3", 8, "e"),
+        ("gamma:4:2:3", 8, "f"),
     ],
 )
-@pytest.mark.parametrize(("precision", "dtype"), [("fp32_split", "f"), ("fp16", "e")])
-def test_shared_memory_has_no_bank_conflicts(
-    text: str, rows: int, precision: str, dtype: str
-) -> None:
+def test_shared_memory_has_no_bank_conflicts(text: str, rows: int, dtype: str) -> None:
     """None at all in FP32; in 16 bits, reads of fetched input may conflict twofold."""
+    precision = {"f": "fp32_split", "e": "fp16"}[dtype]
     problem = Problem.of((1, 8, 20, 16), (64, 3, 3, 16), padding=1)
     rng = np.random.default_rng(0)
     a, b = (rng.uniform(-1, 1, s).astype(dtype) for s in (problem.x_shape, problem.w_shape))

@@ -55,19 +55,20 @@ def test_sums_run_in_one_order_and_lose_less_than_with_channels_left(
     reference = convolution.forward if direction == "forward" else convolution.backward_data
     exact = reference(a.astype(float), b.astype(float), problem)
     found = _found(problem, direction, text) + _found(problem, direction, text, FAR)
-    left = {}
+    every, left, first = {}, {}, {}
+    for plan in (p for p in found if p.config.u_ring):
+        v = plan.config
+        every.setdefault((v.share, v.rest, v.multicast, v.exchanges), plan)
+    # Of a case that has pairs of blocks, too, every second way: rows of stages take turns.
+    turned = list(every.values())[:: 1 + (len(every) > 3 and len({p[2] for p in every}) > 1)]
+    assert turned
     for plan in found:
         v = plan.config
-        if not v.u_ring and not v.u_ahead and v.share not in left:
+        asked = not v.u_ring and not v.u_ahead and any(p.config.share == v.share for p in turned)
+        if asked and v.share not in left:
             left[v.share] = relative_rms(hosted.execute(plan, a, b), exact)
-    turned = [p for p in found if p.config.u_ring]
-    assert len(turned) >= 3
-    first, seen = {}, set()
     for plan in turned:
         v = plan.config
-        if (v.share, v.rest, v.multicast, v.exchanges) in seen:
-            continue
-        seen.add((v.share, v.rest, v.multicast, v.exchanges))
         result = hosted.execute(plan, a, b)
         assert np.array_equal(result, first.setdefault(v.share, result)), str(v)
         if v.share not in left:  # they have no other form
