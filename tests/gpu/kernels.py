@@ -277,9 +277,11 @@ def cases(device: str) -> Iterator[Case]:
 
 
 def units(device: str) -> dict[str, Unit]:
-    """The translation units that the cases pick on ``device``, by name."""
-    found = {}
-    for case in cases(device):
+    """The translation units that the cases pick on ``device``, by name; earlier GPUs take turns
+    with them."""
+    found, every = {}, list(cases(device))
+    asked = every if device == HOPPER else every[EARLIER.index(device) :: len(EARLIER)]
+    for case in asked:
         try:
             picked = Unit.all(case)
         except ValueError:  # no kernel of that precision there

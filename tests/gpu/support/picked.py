@@ -9,6 +9,6 @@ from winolab.gpu.planner.request import Request
 
 
 def of_gamma(request: Request) -> Any:
-    """The first plan whose transforms are within one kernel."""
-    every: tuple[Any, ...] = candidates(request).plans
+    """The first plan whose transforms are within one kernel, of those that can be picked."""
+    every: tuple[Any, ...] = candidates(request, near=True).plans
     return next(p for p in every if p.algorithm.kind == "gamma")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,7 +75,7 @@ def _exact_and_operands(problem: Problem, direction: str, precision: str):
     return getattr(convolution, direction)(a.astype(float), b.astype(float), problem), a, b
 
 
-CASES = [
+CASES: list[Any] = [
     # direction, x, w, options, algorithm, precision
     ("forward", (5, 10, 12, 16), (68, 3, 3, 16), {"padding": 1}, "gamma:8:6:3", SPLIT),
     # four taps: a row of zeros more on one side; images that do not fill the last row of them

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ SPLIT = "fp32_split"
 BOUNDS = {SPLIT: BOUND, "fp16": 5 * 2**-11, "bf16": 5 * 2**-8}  # as test_plan.py has them
 
 
-CASES = [
+CASES: list[Any] = [
     # direction, x, w, options, algorithm, precision
     # three, five and seven tiles of a row, the last with one output, blocks that have all rows
     ("forward", (4, 8, 13, 20), (68, 3, 3, 20), {"padding": 1}, "gamma:8:6:3", SPLIT),

@@ -59,7 +59,7 @@ def test_sums_run_in_one_order_and_lose_less_than_with_channels_left(
     for plan in (p for p in found if p.config.u_ring):
         v = plan.config
         every.setdefault((v.share, v.rest, v.multicast, v.exchanges), plan)
-    # Of a case that has pairs of blocks, too, every second way: rows of stages take turns.
+    # A case that has pairs of blocks, too, takes every second way: numbers of rows take turns.
     turned = list(every.values())[:: 1 + (len(every) > 3 and len({p[2] for p in every}) > 1)]
     assert turned
     for plan in found:
