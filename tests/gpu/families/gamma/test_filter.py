@@ -13,6 +13,7 @@ import pytest
 from tests.gpu import hosted
 from tests.gpu.guarded import ROOMLESS
 from tests.gpu.support.picked import of_gamma
+from tests.gpu.support.turns import turns
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100
 from winolab.gpu import driver
@@ -101,10 +102,13 @@ def _paired(direction: str, shape: Any, algorithm: str, images: int) -> tuple[An
     return alone, paired, w
 
 
-@pytest.mark.parametrize("direction", ["forward", "backward_data"])
-@pytest.mark.parametrize(("images", "shape", "algorithm", "turned"), PAIRED)
-@pytest.mark.parametrize("dense", [True, False])
-def test_two_blocks_find_what_one_finds(direction, images, shape, algorithm, turned, dense) -> None:
+@pytest.mark.parametrize(
+    ("direction", "case", "dense"),
+    turns(["forward", "backward_data"], PAIRED, [True, False]),
+    ids=str,
+)
+def test_two_blocks_find_what_one_finds(direction, case, dense) -> None:
+    images, shape, algorithm, turned = case
     alone, paired, w = _paired(direction, shape, algorithm, images)
     assert (alone.config.u_ring > 0) == turned
     if not dense:
