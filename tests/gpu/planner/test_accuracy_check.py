@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from tests.gpu import hosted
 from winolab.algorithm import Problem, parse_algorithm
-from winolab.device import H100, datasheet
+from winolab.device import datasheet
 from winolab.gpu.codegen.emit import kernel
 from winolab.gpu.families.scale import LEAST_ROOM, PAIR, SINGLE
 from winolab.gpu.planner.fallback import CHECKED_OUTPUTS, FLAGS, CorrelationWithFallback
@@ -20,48 +21,59 @@ from winolab.gpu.planner.request import Request
 QUIET = {"an image": np.s_[1:], "the left half": np.s_[:, :, :7], "the top": np.s_[:, :8]}
 
 
+@cache
 def planned(
-    problem: Problem, direction: str, text: str | None, device=H100
+    problem: Problem, direction: str, text: str | None, gpu: str = "h100"
 ) -> CorrelationWithFallback:
     algorithm = parse_algorithm(text) if text else None
-    found = plan(Request(problem, direction, device, algorithm, "fp32_split"))
+    found = plan(Request(problem, direction, datasheet(gpu), algorithm, "fp32_split"))
     assert isinstance(found, CorrelationWithFallback)
     return found
 
 
-@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+@cache
+def loaded(found: Any) -> dict[str, Any]:
+    """Kernels of a plan, which several tests run."""
+    return hosted.loaded(found)
+
+
+def executed(found: Any, a: np.ndarray, b: np.ndarray, left: np.ndarray | None = None):
+    return hosted.execute(found, a, b, kernels=loaded(found), left=left)
+
+
+# Where there are two problems of a kernel, each has a direction.
 @pytest.mark.parametrize(
-    ("x", "text", "where", "gpu"),
+    ("x", "text", "where", "gpu", "direction"),
     [
-        ((2, 8, 24, 64), None, "an image", "h100"),
-        ((2, 7, 7, 64), None, "an image", "h100"),
-        ((2, 16, 9, 64), "gamma:8:6:3", "the top", "h100"),
-        ((2, 14, 14, 64), "gamma:8:6:3", "the left half", "h100"),
-        ((2, 14, 14, 64), "gamma:6:4:3", "the left half", "h100"),
-        ((2, 16, 9, 64), "winograd:4x4:3x3", "the top", "h100"),
-        ((2, 8, 8, 64), "winograd:2x2:3x3", "an image", "h100"),
-        ((2, 14, 14, 64), None, "the left half", "a100"),
+        ((2, 8, 24, 64), None, "an image", "h100", "forward"),
+        ((2, 7, 7, 64), None, "an image", "h100", "backward_data"),
+        ((2, 16, 9, 64), "gamma:8:6:3", "the top", "h100", "backward_data"),
+        ((2, 14, 14, 64), "gamma:8:6:3", "the left half", "h100", "forward"),
+        ((2, 14, 14, 64), "gamma:6:4:3", "the left half", "h100", "backward_data"),
+        ((2, 16, 9, 64), "winograd:4x4:3x3", "the top", "h100", "forward"),
+        ((2, 8, 8, 64), "winograd:2x2:3x3", "an image", "h100", "backward_data"),
+        ((2, 14, 14, 64), None, "the left half", "a100", "forward"),
+        ((2, 14, 14, 64), None, "the left half", "a100", "backward_data"),
     ],
 )
 def test_a_channel_that_reads_what_is_small_in_one_place(x, text, where, gpu, direction) -> None:
     """Half of the input channels are 2^-20 as large there, and every fourth output channel reads
     nothing else: its errors would be 1e-4 of it, beside large neighbours, images and tiles."""
     problem = Problem.of(x, (64, 3, 3, 64), padding=1)
-    found = planned(problem, direction, text, datasheet(gpu))
+    found = planned(problem, direction, text, gpu)
     rng = np.random.default_rng(1)
     a, b = (rng.standard_normal(s).astype("float32") for s in (x, problem.w_shape))
     a[QUIET[where]][..., 32:] *= 2.0**-20
     left = np.zeros(FLAGS, "uint8")
-    kernels = hosted.loaded(found)
-    hosted.execute(found, a, b, kernels=kernels, left=left)
+    executed(found, a, b, left)
     assert not left.view("int32")[:3].any()  # all channels read the large ones, too
     if direction == "forward":
         b[1::4, ..., :32] = 0
     else:
         b[:32, ..., 1::4] = 0
-    got = hosted.execute(found, a, b, kernels=kernels, left=left)
+    got = executed(found, a, b, left)
     assert left.view("int32")[0] == 1
-    assert np.array_equal(got, hosted.execute(found.fallback, a, b))
+    assert np.array_equal(got, executed(found.fallback, a, b))
 
 
 def test_the_kernels_and_the_planner_need_as_many_outputs() -> None:
@@ -108,7 +120,7 @@ def quiet(x, taps, text, gpu, columns) -> tuple[CorrelationWithFallback, Any, An
     first_row = x[1] - last if "4x4" in text else 0
     a[:, first_row:, -last:, x[-1] // 2 :] *= 2.0**-20
     b[1::4, ..., : x[-1] // 2] = 0
-    return planned(problem, "forward", text, datasheet(gpu)), a, b
+    return planned(problem, "forward", text, gpu), a, b
 
 
 @ends
@@ -116,23 +128,23 @@ def test_a_rows_last_few_outputs_of_a_channel(x, taps, text, gpu, columns) -> No
     """What a window of them lost is found out though no tile of the channel is quiet."""
     found, a, b = quiet(x, taps, text, gpu, columns)
     left = np.zeros(FLAGS, "uint8")
-    got = hosted.execute(found, a, b, left=left)
+    got = executed(found, a, b, left)
     flags = left.view("int32")
     assert flags[: CorrelationWithFallback.flags].tolist() == [0, 0, 0, 1]
     assert flags[SUSPECTS] > 0
-    assert np.array_equal(got, hosted.execute(found.fallback, a, b))
+    assert np.array_equal(got, executed(found.fallback, a, b))
 
 
 @ends
 def test_few_small_outputs_beside_large_ones_may_be_by_chance(x, taps, text, gpu, columns) -> None:
     found, a, b = quiet(x, taps, text, gpu, 1)
     left = np.zeros(FLAGS, "uint8")
-    got = hosted.execute(found, a, b, left=left)
+    got = executed(found, a, b, left)
     flags = left.view("int32")
     assert not flags[: CorrelationWithFallback.flags].any()
     one = found.problem.output[1] % parse_algorithm(text).tiles[-1].n < 3 - taps // 3
     assert (flags[SUSPECTS] > 0) == one
-    assert np.array_equal(got, hosted.execute(found.primary, a, b))
+    assert np.array_equal(got, executed(found.primary, a, b))
 
 
 @pytest.mark.parametrize("kind", ["normal", "after a ReLU", "wide exponents"])
@@ -148,7 +160,7 @@ def test_room_is_for_more_suspects_than_data_have(width, expected, kind) -> None
         a *= 2.0 ** (2 * rng.standard_normal(a.shape))
     found = planned(problem, "forward", "gamma:8:6:3")
     left = np.zeros(FLAGS, "uint8")
-    hosted.execute(found, a.astype("f4"), b.astype("f4"), left=left)
+    executed(found, a.astype("f4"), b.astype("f4"), left)
     flags = left.view("int32")
     assert not flags[: CorrelationWithFallback.flags].any()
     assert flags[SUSPECTS] <= 32 * 7 * 128 / expected
@@ -159,7 +171,7 @@ def test_more_suspects_than_have_room_count_as_lost(rows) -> None:
     found, a, b = quiet((2, rows, 13, 64), 3, "gamma:6:4:3", "h100", 1)
     left = np.zeros(FLAGS, "uint8")
     a[:, :, -2:, :32] *= 2.0**-20  # in the last column every output channel is small
-    hosted.execute(found, a, b, left=left)
+    executed(found, a, b, left)
     flags = left.view("int32")
     assert flags[SUSPECTS] == 2 * rows * 64
     assert flags[0] == (flags[SUSPECTS] > LEAST_ROOM)
@@ -172,10 +184,10 @@ def test_more_suspects_than_have_room_count_as_lost(rows) -> None:
 def test_channels_that_are_not_there_are_no_suspects(text, gpu, channels) -> None:
     """Blocks are filled up with rows of zeros, which make NaN of infinities."""
     problem = Problem.of((1, 2, 13, 64), (channels, 3, 3, 64), padding=1)
-    found = planned(problem, "forward", text, datasheet(gpu))
+    found = planned(problem, "forward", text, gpu)
     a, b = (np.full(s, np.inf, "float32") for s in (problem.x_shape, problem.w_shape))
     left = np.zeros(FLAGS, "uint8")
-    hosted.execute(found, a, b, left=left)
+    executed(found, a, b, left)
     n = parse_algorithm(text).tiles[0].n
     tiles = sum(min(n, 13 - first) < CHECKED_OUTPUTS for first in range(0, 13, n))
     assert left.view("int32")[SUSPECTS] == 2 * tiles * channels

@@ -11,8 +11,10 @@ import pytest
 
 from tests.gpu import hosted
 from tests.gpu.families.depthwise.cases import on_gpu, operands, too_far
+from tests.gpu.families.direct.cases import layer
 from tests.gpu.families.implicit_gemm.cases import DIRECTIONS, PRECISIONS, PROBLEMS, offered
-from winolab.gpu.families.implicit_gemm.config import CONFIGS, WGMMA_CONFIGS
+from winolab.algorithm import Problem
+from winolab.gpu.families.implicit_gemm.config import CONFIGS, WGMMA_CONFIGS, Config
 from winolab.gpu.families.implicit_gemm.plan import ImplicitGemmPlan
 from winolab.gpu.planner.fallback import needs_scale
 from winolab.ref.algorithms import convolution
@@ -30,9 +32,30 @@ def on_cpu(p: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 CASES = [(d, p, name) for d in DIRECTIONS for p in PRECISIONS for name in served(d, p)]
 
 
-@pytest.mark.parametrize(("direction", "precision", "name"), CASES)
+def turns(direction: str, name: str) -> list[str]:
+    """The precisions that a problem has in one direction: one of those that serve it, with the next
+    direction and the next problem the next; one of 4 bytes and one of 2, where channels are such
+    that vectors depend on it."""
+    turn = DIRECTIONS.index(direction) + list(PROBLEMS).index(name)
+    found = [p for p in ("fp32", "fp16", "fp32_split", "bf16") if name in served(direction, p)]
+    if not any(n % 8 for n in (PROBLEMS[name].in_channels, PROBLEMS[name].out_channels)):
+        return [found[turn % len(found)]]
+    return [pair[turn % len(pair)] for pair in (found[::2], found[1::2]) if pair]
+
+
+TURNS = [(d, p, name) for d in DIRECTIONS for name in PROBLEMS for p in turns(d, name)]
+
+
+def test_every_problem_and_precision_has_its_turn() -> None:
+    assert {(d, name) for d, _, name in TURNS} == {(d, name) for d, _, name in CASES}
+    assert {(d, p) for d, p, _ in TURNS} == {(d, p) for d in DIRECTIONS for p in PRECISIONS}
+    assert all(len({p for _, p, n in TURNS if n == name}) > 1 for _, _, name in TURNS)
+
+
+@pytest.mark.parametrize(("direction", "precision", "name"), TURNS)
 def test_results_are_those_of_fp64(direction: str, precision: str, name: str) -> None:
-    p = offered(PROBLEMS[name], direction, precision)[-1]
+    """Without producers: with them, see below."""
+    p = [p for p in offered(PROBLEMS[name], direction, precision) if not p.config.producers][-1]
     a, b = operands(p.problem, direction, "fp32" if p.dtype == "float32" else precision)
     assert too_far(p, a, b, on_cpu(p, a, b)) == 0, p
 
@@ -61,8 +84,9 @@ WGMMA = [
 @pytest.mark.parametrize(("direction", "name"), WGMMA)
 def test_producers_and_warpgroups_have_the_results_of_fp64(direction: str, name: str) -> None:
     """Issue 45: strides, dilation, groups and even channels of 16 bits; segments of a gradient."""
-    precision = "bf16" if len(name) % 2 else "fp16"
-    p = on_wgmma(name, direction, precision, narrow=len(name) % 3 > 0)
+    turn, groups = DIRECTIONS.index(direction), PROBLEMS[name].groups
+    precision = ("fp16", "bf16")[(turn + (groups > 1)) % 2]
+    p = on_wgmma(name, direction, precision, narrow=(turn + list(PROBLEMS).index(name)) % 2 > 0)
     p = replace(p, segments=2) if p.gradient else p
     a, b = operands(p.problem, direction, precision)
     assert too_far(p, a, b, on_cpu(p, a, b)) == 0, p
@@ -82,18 +106,37 @@ def test_producers_copy_what_is_not_aligned(direction: str) -> None:
     assert (on_cpu(p, *shifted) == due).all()
 
 
+def blocks_of(shape: Config, direction: str, turn: int) -> Problem:
+    """Filters of 3 × 3 by stride 2: two blocks of rows or of columns, of which the last is not
+    full, and more steps than stages, of a gradient's two segments each."""
+    rows, columns = (shape.bm + 8, shape.bn - 8) if turn % 2 else (shape.bm - 8, shape.bn + 8)
+    depth = shape.stages * shape.bk + 1
+    positions, c, k = rows, -(-depth // 72) * 8, columns
+    if direction == "backward_data":  # at most four taps of a phase
+        c, k = columns, -(-depth // 32) * 8
+    if direction == "backward_filter":
+        positions, c, k = 2 * depth + 20, -(-(shape.bn + 1) // 72) * 8, rows
+    return layer((2, 9, 2 * -(-positions // 10), c), k, (3, 3), stride=2, padding=1)
+
+
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("precision", ["fp16", "fp32_split"])
 def test_every_block_shape(direction: str, precision: str) -> None:
-    """Several blocks of rows and columns, of which the last are not full; more steps than stages;
+    """Several blocks of rows or columns, of which the last are not full; more steps than stages;
     segments of a gradient that are not alike."""
-    problem = replace(PROBLEMS["3x3 stride 2"], in_channels=40, out_channels=136)
-    for shape in (*CONFIGS[2], *WGMMA_CONFIGS) if precision == "fp16" else CONFIGS[4]:
+    shapes = (*CONFIGS[2], *WGMMA_CONFIGS) if precision == "fp16" else CONFIGS[4]
+    met = set()
+    for turn, shape in enumerate(shapes, DIRECTIONS.index(direction)):
+        problem = blocks_of(shape, direction, turn)
         (p,) = offered(problem, direction, precision, config=shape)
         if p.gradient:
-            p = replace(p, segments=3)
+            p = replace(p, segments=2)
+            assert p.steps > p.config.stages
+            assert p.positions % (2 * p.config.bk)
+        met.add((p.blocks_rows > 1, p.blocks_columns > 1))
         a, b = operands(problem, direction, "fp32" if p.dtype == "float32" else precision)
         assert too_far(p, a, b, on_cpu(p, a, b)) == 0, p
+    assert {(True, direction == "backward_filter"), (False, True)} <= met
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward_filter"])
