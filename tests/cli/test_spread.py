@@ -11,8 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from winolab.cli import process
+from winolab.cli.command import app
 from winolab.spread import spread
 
 SWEEP = [
@@ -64,7 +66,7 @@ def run(*command: str, **variables: str) -> str:
 def test_rows_are_those_of_this_process(tmp_path: Path) -> None:
     """Written once, and taken from the file by the next call."""
     pytest.importorskip("distributed")
-    plain = json.loads(run(*SWEEP, "--workers", "1"))
+    plain = json.loads(CliRunner().invoke(app, [*SWEEP[3:], "--workers", "1"]).stdout)
     out = tmp_path / "rows.jsonl"
     dask = json.loads(run(*SWEEP, "--workers", "1", "--dask", "local", "--out", str(out)))
     for row in (*plain, *dask):
@@ -72,7 +74,8 @@ def test_rows_are_those_of_this_process(tmp_path: Path) -> None:
     assert dask == plain
     text = out.read_text()
     assert len(text.splitlines()) == 4
-    run(*SWEEP, "--dask", "local", "--out", str(out))
+    again = CliRunner().invoke(app, [*SWEEP[3:], "--dask", "local", "--out", str(out)])
+    assert again.exit_code == 0, again.output
     assert out.read_text() == text
 
 

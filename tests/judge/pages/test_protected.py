@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import mmap
 import subprocess
 import sys
@@ -47,38 +48,48 @@ def test_it_is_an_array_of_every_type() -> None:
             assert where == address
 
 
+# Each case in a process of its own, which this one forks: what ended it, and what it said before.
 TOUCH = """
-import ctypes, sys
+import ctypes, json, os, sys
 import numpy as np
 from winolab.judge.pages.protected import Protected
-end, kind, what, by = *sys.argv[1:4], int(sys.argv[4])
-memory = Protected(100, end, 1)
-array = np.asarray(memory)
-address = array.ctypes.data + (99 + by if end == "end" else -by)
-def touch(at):
+def touch(what, at):
     return ctypes.string_at(at, 1) if what == "read" else ctypes.memset(at, 1, 1)
-with memory.beside(kind):
-    array[[0, -1]] = array[[-1, 0]]
-    touch(array.ctypes.data)
-    print("within", flush=True)
-    touch(address)
-print("beyond", flush=True)
+def child(end, kind, what, by, pipe):
+    memory = Protected(100, end, 1)
+    array = np.asarray(memory)
+    address = array.ctypes.data + (99 + by if end == "end" else -by)
+    with memory.beside(kind):
+        array[[0, -1]] = array[[-1, 0]]
+        touch(what, array.ctypes.data)
+        os.write(pipe, b"within ")
+        touch(what, address)
+    os.write(pipe, b"beyond")
+for case in json.loads(sys.argv[1]):
+    reading, writing = os.pipe()
+    if not (forked := os.fork()):
+        child(*case, writing)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        said = pipe.read()
+    print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]), said]))
 """
 
 
-@pytest.mark.parametrize("end", ["end", "start"])
-def test_what_ends_a_process(end: str) -> None:
+def test_what_ends_a_process() -> None:
     due = {
         ("reads", "read", 1): -11, ("reads", "read", BESIDE): -11, ("reads", "write", 1): -11,
         ("writes", "write", 1): -11, ("writes", "write", BESIDE): -11,
         ("writes", "read", 1): 0, ("writes", "read", BESIDE): 0,
     }  # fmt: skip
-    for (kind, what, by), code in due.items():
-        done = subprocess.run(
-            [sys.executable, "-c", TOUCH, end, kind, what, str(by)], stdout=subprocess.PIPE
-        )
-        said = b"within\n" if code else b"within\nbeyond\n"
-        assert (done.returncode, done.stdout) == (code, said), (kind, what, by)
+    cases = [(end, *case) for end in ("end", "start") for case in due]
+    command = [sys.executable, "-c", TOUCH, json.dumps(cases)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    found = dict(zip(cases, map(json.loads, done.stdout.splitlines()), strict=True))
+    for case in cases:
+        code = due[case[1:]]
+        assert found[case] == [code, "within " if code else "within beyond"], case
 
 
 def test_what_is_beside_may_be_touched_again() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,12 @@ FAULTS = {
     "writes_x": "writes beyond the end of x",
     "reads_y": "reads beyond the end of y",
 }
+OF_PYTHON = (
+    *("right", "aligned_only", "reads_beyond_x", "reads_before_w", "by_address"),
+    *("raises_at_an_end", "writes_beyond_y", "reads_before_a_workspace", "spills", "within"),
+    "knows_its_functions",
+)
+OF_TORCH = "reads_beyond_y", "reads_before_y", "right"
 
 
 @pytest.fixture(scope="module")
@@ -51,24 +58,47 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_what_is_read_or_written_beyond_an_array_is_named(library: Path) -> None:
-    found = ends([(f"{library}:{name}", PLAIN) for name in FAULTS])
+Ended = Callable[..., list[list[str]]]
+
+
+@pytest.fixture(scope="module")
+def ended(library: Path) -> Ended:
+    """What ended kernels of this folder, all of which one process begins."""
+    files = {"beside": str(library), "kernels": KERNELS, "with_torch": str(HERE / "with_torch.py")}
+    named = [("beside", name, PLAIN) for name in (*FAULTS, "right")]
+    named += [("beside", "whole_vectors", f"{PLAIN} aligned")]
+    named += [("kernels", name, "") for name in OF_PYTHON]
+    named += [("winolab", "conv_forward", ""), ("torch.nn.functional", "conv2d", "")]
+    named += [("with_torch", name, "") for name in OF_TORCH]
+    said = ends([(f"{files.get(file, file)}:{name}", serves) for file, name, serves in named])
+    keys = (f"{file}:{name}{' aligned' * ('aligned' in s)}" for file, name, s in named)
+    found = dict(zip(keys, said, strict=True))
+    assert len(found) == len(named)
+    return lambda *asked: [found[name] for name in asked]
+
+
+def test_what_is_read_or_written_beyond_an_array_is_named(ended: Ended) -> None:
+    found = ended(*map("beside:{}".format, FAULTS))
     assert dict(zip(FAULTS, found, strict=True)) == {
         name: ["SIGSEGV", said] for name, said in FAULTS.items()
     }
 
 
-def test_right_kernels_go_on(library: Path) -> None:
+def test_right_kernels_go_on(ended: Ended) -> None:
     """Whole vectors of 16 bytes may be read where arrays are aligned, whatever they end with."""
-    kernels = [(f"{library}:right", PLAIN), (f"{library}:whole_vectors", f"{PLAIN} aligned")]
-    kernels += [(f"{KERNELS}:right", ""), (f"{KERNELS}:aligned_only", "")]
-    kernels += [("winolab:conv_forward", ""), ("torch.nn.functional:conv2d", "")]
-    assert ends(kernels) == [["", ""]] * 6
+    names = (
+        "beside:right",
+        "beside:whole_vectors aligned",
+        "kernels:right",
+        "kernels:aligned_only",
+    )
+    assert ended(*names) == [["", ""]] * 4
+    assert ended("winolab:conv_forward", "torch.nn.functional:conv2d") == [["", ""]] * 2
 
 
-def test_other_ends_are_what_they_are() -> None:
+def test_other_ends_are_what_they_are(ended: Ended) -> None:
     named = ("reads_beyond_x", "reads_before_w", "by_address", "raises_at_an_end")
-    x, w, place, crash = ends([(f"{KERNELS}:{name}", "") for name in named])
+    x, w, place, crash = ended(*map("kernels:{}".format, named))
     assert x == ["SIGSEGV", "reads beyond the end of x"]
     assert w == ["SIGSEGV", "reads before the start of w"]
     assert place[0] == ""
@@ -77,20 +107,19 @@ def test_other_ends_are_what_they_are() -> None:
     assert crash == ["", "crash: it raised MemoryError: no room"]
 
 
-def test_new_memory_ends_there_too() -> None:
+def test_new_memory_ends_there_too(ended: Ended) -> None:
     """The result and workspaces, where the kernel has them of NumPy's or PyTorch's functions."""
-    torch = str(HERE / "with_torch.py")
     faults = {
-        (f"{KERNELS}:writes_beyond_y", ""): "writes beyond the end of new memory",
-        (f"{KERNELS}:reads_before_a_workspace", ""): "reads before the start of new memory",
-        (f"{torch}:reads_beyond_y", ""): "reads beyond the end of new memory",
-        (f"{torch}:reads_before_y", ""): "reads before the start of new memory",
+        "kernels:writes_beyond_y": "writes beyond the end of new memory",
+        "kernels:reads_before_a_workspace": "reads before the start of new memory",
+        "with_torch:reads_beyond_y": "reads beyond the end of new memory",
+        "with_torch:reads_before_y": "reads before the start of new memory",
     }
-    assert ends([*faults]) == [["SIGSEGV", said] for said in faults.values()]
+    assert ended(*faults) == [["SIGSEGV", said] for said in faults.values()]
     spilled = ["", "writes: the kernel writes beyond the end of new memory"]
-    assert ends([(f"{KERNELS}:spills", "")]) == [spilled]
-    right = [f"{KERNELS}:within", f"{KERNELS}:knows_its_functions", f"{torch}:right"]
-    assert ends([(name, "") for name in right]) == [["", ""]] * 3
+    assert ended("kernels:spills") == [spilled]
+    right = ("kernels:within", "kernels:knows_its_functions", "with_torch:right")
+    assert ended(*right) == [["", ""]] * 3
 
 
 def test_the_other_checks_accept_it_and_the_judgement_refuses_it(library: Path) -> None:

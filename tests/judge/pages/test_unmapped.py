@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 from dataclasses import replace
 from typing import Any
 
@@ -136,8 +135,7 @@ def test_an_array_touches_what_is_not_mapped(
             assert size <= mapped
         with memory.beside("reads or writes"):
             assert model.open == {begin}
-        del memory
-        gc.collect()
+        del memory  # nothing else refers to it
         assert (model.mapped, model.held, model.reserved) == ({}, set(), {})
 
 
@@ -150,7 +148,6 @@ def test_a_refusal_is_one_line_and_leaves_nothing(
     said = f"{name} of the CUDA driver: CUDA_ERROR_OUT_OF_MEMORY"
     with pytest.raises(MachineError, match=rf"^{said}$"):
         Unmapped(60, "end", 4)
-    gc.collect()
     assert (model.mapped, model.held, model.reserved) == ({}, set(), {})
 
 
