@@ -30,7 +30,14 @@ def ordered(plans: list[Plan], request: Request, near: bool = False) -> tuple[li
 
     With a tolerance, unless it is relative, the fastest is picked. Of 16-bit operands for a result
     in float32 those that transform come last, and of all what no GPU has timed, unless it is
-    predicted to be faster by its margin."""
+    predicted to be faster by its margin. What stays within the workspace limit comes before what
+    does not, and is compared with nothing of it."""
+    limit = request.workspace_limit
+    fits = [p for p in plans if limit is None or p.workspace <= limit]
+    if fits and len(fits) < len(plans):
+        found, why = ordered(fits, request, near)
+        larger, _ = ordered([p for p in plans if p not in fits], request, near)
+        return [*found, *larger], why
     sure, untimed = _by_margin(plans)
     plans, why = _preferred(sure, request, near)
     if untimed and plans and untimed[0].predicted < plans[0].predicted and not why:
@@ -132,10 +139,12 @@ def loses(p: Plan) -> bool:
 
 def least_sure(plans: Iterable[Plan], request: Request) -> float:
     """The least predicted time of a correlation's plans that no loss and no workspace rules out."""
+    limit = request.workspace_limit
     sure = (
         p.margin * p.predicted
         for p in plans
         if _states(p) <= MOST_STATES and p.beside <= request.data_size
+        if limit is None or p.workspace <= limit
     )
     return min(sure, default=math.inf)
 

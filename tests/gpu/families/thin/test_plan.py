@@ -106,6 +106,18 @@ def test_what_no_gpu_has_timed_is_picked_by_its_margin() -> None:
     assert plan(Request(problem, "forward", H100, None, "fp16", config=own.config)).kernel == "thin"
 
 
+def test_it_is_picked_where_a_limit_leaves_only_what_is_slower_by_its_margin() -> None:
+    """The faster direct products take a workspace."""
+    problem = layer((8, 1, 14, 1000), 7, (1, 1))
+    free, none = (
+        plan(Request(problem, "forward", H200, None, "fp32", workspace_limit=limit))
+        for limit in (None, 0)
+    )
+    assert free.kernel != "thin"
+    assert free.workspace > 0
+    assert none.kernel == "thin"
+
+
 def test_compute_capability_8_runs_them_by_name() -> None:
     """No rows there say what others take."""
     problem = PROBLEMS["3 to 32"]
