@@ -54,6 +54,15 @@ def test_padding_modes_are_pytorch_s(mode: Any) -> None:
     torch.testing.assert_close(layer(x), reference(x), rtol=1e-12, atol=1e-12)
 
 
+def test_a_transposed_layer_has_zeros_around_it_alone() -> None:
+    """PyTorch refuses another mode in the call, too, not only when the layer is made."""
+    layers = nn.ConvTranspose2d(3, 4, 3), winolab.torch.ConvTranspose2d(3, 4, 3)
+    for layer in layers:
+        layer.padding_mode = "circular"
+        with pytest.raises(ValueError, match="zeros"):
+            layer(torch.ones(1, 3, 5, 5))
+
+
 def test_a_transposed_layer_takes_an_output_size() -> None:
     layer = winolab.torch.ConvTranspose2d(4, 6, 3, stride=2)
     assert layer(inputs(2), output_size=[20, 18]).shape == (3, 6, 20, 18)

@@ -151,6 +151,8 @@ class _Forward(Convolution):
 class _Transposed(Convolution):
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         me: Any = self
+        if me.padding_mode != "zeros":
+            raise ValueError(f"padding_mode is {me.padding_mode!r}; expected 'zeros'")
         taps = len(me.kernel_size)
         longer = me._output_padding(
             input, output_size, me.stride, me.padding, me.kernel_size, taps, me.dilation
