@@ -136,11 +136,14 @@ def test_without_a_terminal_progress_is_lines(
         for _ in range(40):
             now[0] += 5
             bar.advance(task, 1)
+        now[0] += 200
+        bar.update(task, completed=120)  # the total was an estimate
     assert capsys.readouterr().err.splitlines() == [
         "winolab: 4 of 100 cases, left: about 8 min",
         "winolab: 8 of 100 cases, left: about 8 min",
         "winolab: 16 of 100 cases, left: about 7 min",
         "winolab: 32 of 100 cases, left: about 6 min",
+        "winolab: 120 of 120 cases, left: about 0 s",
     ]
     process.announce("cases", 3, process.EVERY - 1, 2)
     assert capsys.readouterr().err == ""

@@ -159,8 +159,8 @@ class Lines:
         self.update(task, completed=self.completed + advance)
 
     def update(self, task: TaskID, completed: float) -> None:
-        """So much is done."""
-        self.completed = completed
+        """So much is done; of a total that was too little, as of trials, there is no more left."""
+        self.completed, self.total = completed, max(self.total, completed)
         passed = time.monotonic() - self.started
         if passed < self.due or not completed:
             return
