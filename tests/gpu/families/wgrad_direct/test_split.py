@@ -126,7 +126,7 @@ def test_shared_memory_has_no_bank_conflicts(config) -> None:
     assert all(q.wavefronts == q.phases for q in asked)
 
 
-CHANNELS = {  # factors of x by channel 3, of x and of dy; which flags are then set
+CHANNELS = {  # factors of a channel, of x and of dy; which flags are then set
     "plain": (1.0, 1.0, 1.0, [0, 0, 0]),
     "zero channel": (0.0, 1.0, 1.0, [0, 1, 0]),
     "small channel": (2.0**-24, 1.0, 1.0, [1, 0, 0]),
@@ -142,14 +142,15 @@ CHANNELS = {  # factors of x by channel 3, of x and of dy; which flags are then 
 @pytest.mark.parametrize("side", [0, 1])
 @pytest.mark.parametrize("name", CHANNELS)
 def test_a_channel_that_split_products_lose_is_noticed(name, side, width, execute) -> None:
-    """A channel of x and one of dy; with one tap as with three. Blocks take turns, and so does
-    whether their work is shared: all meet one another and both sides in four names."""
+    """A channel of x and one of dy, the last one by turns; with one tap as with three. Blocks take
+    turns, and so does whether their work is shared: all meet one another and both sides in four
+    names."""
     problem = Problem.of((2, 7, 9, 20), (24, 3, width, 20), padding=(1, width // 2))
     factor, of_x, of_dy, expected = CHANNELS[name]
     arrays = drawn(problem)
-    arrays[side][..., 3] *= np.float32(factor)
-    x, dy = arrays[0] * np.float32(of_x), arrays[1] * np.float32(of_dy)
     turn = list(CHANNELS).index(name)
+    arrays[side][..., (3, -1)[(turn + side + width // 2) % 2]] *= np.float32(factor)
+    x, dy = arrays[0] * np.float32(of_x), arrays[1] * np.float32(of_dy)
     config = (THREE, FIVE)[(turn + side) % 2] if width > 1 else SPLIT[0]
     flags = np.zeros(3, "int32")
     p = shared(planned(problem, config), *(SHARES[0], SHARES[-1])[(turn // 2 + side) % 2])
