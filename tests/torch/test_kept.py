@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import winolab.torch
 from tests.torch.network import tensors
@@ -113,6 +115,42 @@ def test_so_many_shapes_are_kept(layer: Any) -> None:
         assert len(layer.made) == SHAPES + 2
 
 
+def test_a_filter_that_is_made_while_another_weight_is_asked_for_is_not_the_other_s(
+    layer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads of torch.nn.DataParallel have copies of a module, which share what is kept."""
+    image, other = torch.ones(1, 4, 5, 5), copy.copy(layer)
+    other._parameters = {k: nn.Parameter(2 * v) for k, v in layer.named_parameters()}
+    assert other.kept is layer.kept
+    made = kept.transformed
+
+    def slowly(question: Any, a: Any, w: Any) -> Any:
+        monkeypatch.setattr(kept, "transformed", made)
+        other(image)  # meanwhile, by another thread
+        return made(question, a, w)
+
+    monkeypatch.setattr(kept, "transformed", slowly)
+    with torch.no_grad():
+        first, second, exact = layer(image), other(image), layer.train()(image)
+    assert torch.equal(first, exact)
+    assert torch.equal(second, other.train()(image))
+
+
+def test_what_is_forgotten_meanwhile_is_made(layer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = kept.transformed
+
+    def forgotten(question: Any, a: Any, w: Any) -> Any:
+        found = made(question, a, w)
+        layer.kept.forget()
+        return found
+
+    monkeypatch.setattr(kept, "transformed", forgotten)
+    with torch.no_grad():
+        for size in range(5, 6 + SHAPES):
+            layer(torch.ones(1, 4, size, 5))
+    assert layer.kept.nbytes == 0
+
+
 def test_on_the_cpu_nothing_is_kept() -> None:
     held = KeptFilters()
     a, w = tensors((1, 4, 6, 6), (6, 4, 3, 3))
@@ -128,12 +166,12 @@ def test_autocast_s_filter_is_cast_once_where_none_is_transformed(
     monkeypatch.setattr(kept, "transformed", lambda question, a, w: None)
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
         first = layer(x())
-        (cast,) = layer.kept._held.values()
+        (cast,) = layer.kept._kept[2].values()
         assert (cast.dtype, layer.kept.nbytes) == (torch.bfloat16, 2 * layer.weight.numel())
         assert torch.equal(layer(x()), first)
-        assert next(iter(layer.kept._held.values())) is cast
+        assert next(iter(layer.kept._kept[2].values())) is cast
         layer.weight.zero_()
         assert torch.equal(layer(x()), layer.bias.bfloat16().view(1, 6, 1, 1).expand(first.shape))
     with torch.no_grad():
         assert layer(x()).dtype == torch.float32
-    assert layer.kept._held == {next(iter(layer.kept._held)): None}
+    assert layer.kept._kept[2] == {next(iter(layer.kept._kept[2])): None}

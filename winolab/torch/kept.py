@@ -25,10 +25,7 @@ class KeptFilters:
     """
 
     def __init__(self) -> None:
-        self._of: tuple[Any, ...] | None = None
-        self._tensor: Any = None  # a weak reference: memory that is freed is another's soon
-        # None: the kernel reads the filter as it is; a tensor: as autocast casts it
-        self._held: dict[Any, Any] = {}
+        self.forget()
 
     def __deepcopy__(self, memo: Any) -> KeptFilters:
         return KeptFilters()
@@ -39,12 +36,14 @@ class KeptFilters:
     @property
     def nbytes(self) -> int:
         """Device memory that is held, beside the filters themselves."""
-        return sum(held.nbytes for held in self._held.values() if held is not None)
+        return sum(held.nbytes for held in list(self._kept[2].values()) if held is not None)
 
     def forget(self) -> None:
         """Give the memory back."""
-        self._of = None
-        self._held.clear()
+        # Whose filters they are, a weak reference to it, as memory that is freed is another's soon,
+        # and the filters. None: the kernel reads the filter as it is; a tensor: as autocast casts
+        # it. All change at once: replicas of a module share this, in threads, for their weights.
+        self._kept: tuple[Any, Any, dict[Any, Any]] = (None, None, {})
 
     def convolve(self, direction: Direction, a: Tensor, w: Tensor, *arguments: Any) -> Tensor:
         """The operator of ``direction``, by the kept filter where one serves."""
@@ -79,24 +78,27 @@ class KeptFilters:
         casts it where the kernel reads filters as they are; None where it reads this one, or where
         none is to be kept."""
         of = (w.data_ptr(), w._version, w.shape, w.stride(), dtype, w.get_device())
-        if self._of != of or self._tensor() is not w:
-            self._held.clear()
-            self._of, self._tensor = of, weakref.ref(w)
+        belongs, tensor, filters = self._kept
+        if belongs != of or tensor() is not w:
+            filters: dict[Any, Any] = {}
+            self._kept = of, weakref.ref(w), filters
         key = direction, arguments, a.shape, a.dtype
-        if key not in self._held:
-            question = operators.asked_by(direction, arguments)
-            if a.dtype != dtype or (a.is_cuda and torch.cuda.is_current_stream_capturing()):
-                return None  # the operator refuses it, or its transform belongs into the graph
-            if not operators.compiled(question, a, w):
-                return None
-            cast = w.detach().to(dtype)
-            found = transformed(question, a, cast)
-            if found is None and dtype != w.dtype:
-                found = cast
-            if len(self._held) == SHAPES:
-                self._held.pop(next(iter(self._held)))
-            self._held[key] = found
-        return self._held[key]
+        found: Any = filters.get(key, filters)
+        if found is not filters:
+            return found
+        question = operators.asked_by(direction, arguments)
+        if a.dtype != dtype or (a.is_cuda and torch.cuda.is_current_stream_capturing()):
+            return None  # the operator refuses it, or its transform belongs into the graph
+        if not operators.compiled(question, a, w):
+            return None
+        cast = w.detach().to(dtype)
+        found = transformed(question, a, cast)
+        if found is None and dtype != w.dtype:
+            found = cast
+        if len(filters) >= SHAPES:
+            filters.pop(next(iter(tuple(filters))), None)
+        filters[key] = found
+        return found
 
 
 def transformed(question: Asked, a: Tensor, w: Tensor) -> Any:
