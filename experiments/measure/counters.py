@@ -31,7 +31,7 @@ from winolab.bench.contenders import Arrays, entered, launched
 from winolab.bench.layers import parse_layer
 from winolab.cli import bench
 from winolab.gpu import driver
-from winolab.gpu.driver import Kernel
+from winolab.gpu.driver import Launchable
 from winolab.gpu.families.fused2d.plan import Fused2dPlan
 from winolab.gpu.params import Params
 from winolab.gpu.planner.request import Plan
@@ -198,7 +198,7 @@ class Profiled:
     Launches begin when those before them have ended, whatever the plan asks for.
     """
 
-    def __init__(self, kernel: Kernel, notes: list[dict], calls: Counter[tuple]) -> None:
+    def __init__(self, kernel: Launchable, notes: list[dict], calls: Counter[tuple]) -> None:
         self.kernel, self.notes, self.calls = kernel, notes, calls
 
     def __call__(

@@ -12,6 +12,7 @@ from torch.autograd import forward_ad
 import winolab.torch.operators
 from tests.torch.network import Net, tensors
 from tests.torch.samples import NAMES, entry, ours, theirs
+from winolab.torch.plain import casting
 
 GEOMETRY = ([2, 1], [1, 0, 2, 1], [1, 2], 2)
 OPERATORS = torch.ops.winolab
@@ -120,7 +121,6 @@ def test_two_runs_give_the_same_bits() -> None:
 def test_the_dispatcher_is_left_out_only_where_nothing_looks_on() -> None:
     """Plain tensors are spared it, with gradients or not; modes and transforms see operators."""
     x, w = tensors((2, 4, 6, 6), (6, 4, 3, 3))
-    casting = winolab.torch.plain.casting
 
     def plain(a: torch.Tensor, b: torch.Tensor) -> bool:
         return casting(a, b) is not None

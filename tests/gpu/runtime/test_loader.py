@@ -47,7 +47,9 @@ def test_a_cubin_that_the_driver_refuses_is_compiled_once_more(
     monkeypatch.setattr(driver, "device", lambda _: H100)
     title = f"refused {refused}"
     if refused == 1:
-        assert loader.load("source", title, {"k": 0}, 0)["k"].handle == 1
+        found = loader.load("source", title, {"k": 0}, 0)["k"]
+        assert isinstance(found, driver.Kernel)
+        assert found.handle == 1
     else:
         message = r"CUDA 12\.4, refuses code that NVRTC 13\.2 compiled for sm_90a .*update"
         with pytest.raises(MachineError, match=message):

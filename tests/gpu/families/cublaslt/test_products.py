@@ -264,7 +264,7 @@ def test_public_calls_on_a_gpu_have_slices_streams_and_graphs(direction) -> None
 
     call()
     bits = out.copy()
-    assert too_far(p, *values, cp.asnumpy(bits)) == 0
+    assert too_far(p, values[0], values[1], cp.asnumpy(bits)) == 0
     assert bool(cp.isnan(out.base[..., shape[-1] :]).all())
     stream = cp.cuda.Stream(non_blocking=True)
     cp.cuda.Device().synchronize()
