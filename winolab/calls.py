@@ -37,6 +37,12 @@ def recall(asked: Hashable, a: Any, b: Any, out: Any, *more: Any) -> Recorded | 
         return None  # nothing yet, an argument without a hash, a tensor without memory
 
 
+def remember(key: Hashable, call: Recorded) -> None:
+    """Keep the call under one more key, unless there are many; TypeError for one without a hash."""
+    if len(kept) < 2 * MOST:
+        kept[key] = call
+
+
 def keep(
     call: Recorded,
     asked: Iterable[Hashable],

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import repeat
@@ -25,7 +25,7 @@ import typer
 
 from experiments.harness.facts import ROOT
 from experiments.measure.layer_rows import Row, key, latest, shortened, stored, summarized
-from experiments.measure.throughput import compile_all
+from experiments.measure.throughput import compile_all, lost
 from winolab.algorithm import Problem
 from winolab.bench.compare import free
 from winolab.bench.contenders import Arrays, digest, ours, unnamed
@@ -195,24 +195,31 @@ def main(
         compile_all(plan for _, found in todo[:most] for plan in found)
         machine = {"run": datetime.now(UTC).isoformat(timespec="seconds"), **bench.context()}
         with Lines(output) as file:
-            for (layer, direction, group), found in todo[:most]:
+            for case, found in todo[:most]:
                 if time.monotonic() > end:
                     print(f"no time for {len(todo)} cases in all; call again to go on")
                     break
-                try:
-                    made = list(measured(layer, direction, group, found))
-                except Exception as error:  # one that fails is said, the others are measured
-                    print("failed", layer, direction, group, repr(error)[:300], flush=True)
-                    if "illegal" in str(error) or "launch failure" in str(error):
-                        break  # the device is lost
-                    continue
-                finally:
-                    free()
+                layer, direction, group = case
+                made = tried(case, measured(layer, direction, group, found))
+                if made is None:
+                    break
                 for row in made:
                     file.append({**machine, **row})
         rows = latest(stored(output))
         rewrite(output, shortened(rows))
     print("\n".join(summarized(rows)))
+
+
+def tried(case: Case, rows: Iterable[Row]) -> list[Row] | None:
+    """A case's rows; none of one that fails, which is said, as the others are measured; None where
+    the device is lost."""
+    try:
+        return list(rows)
+    except Exception as error:
+        print("failed", *case, repr(error)[:300], flush=True)
+        return None if lost(error) else []
+    finally:
+        free()
 
 
 def planned(cases: Sequence[Case], device: Device) -> list[tuple[Case, dict[Plan, bool], set[str]]]:

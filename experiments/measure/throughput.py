@@ -190,13 +190,18 @@ def measured(
         rows = compare(case.direction, problem, case.group, effort=case.effort, plans=plans)
         free()
     except Exception as error:
-        if "illegal" in str(error) or "launch failure" in str(error):  # the device is lost
+        if lost(error):
             give_up(str(error))
         rows = [failed(f"{type(error).__name__}: {error}")]
     finally:
         watch.cancel()
     took = round(time.monotonic() - started, 2)
     return [{**row, "took_s": took} for row in rows]
+
+
+def lost(error: Exception) -> bool:
+    """Whether the device serves this process no more."""
+    return "illegal" in str(error) or "launch failure" in str(error)
 
 
 def summary(case: Case, rows: Sequence[bench.Row]) -> str:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import cast
 
 import pytest
 
-from tests.gpu import hosted
 from tests.gpu.support.compiled import resources
-from tests.gpu.support.pretended import HostLaunch, Library, host_encoder
-from winolab import calls
-from winolab.device import H100
+from tests.gpu.support.pretended import HostLaunch, Library, host_kernels, on_the_cpu
 from winolab.gpu import driver
-from winolab.gpu.runtime import conv, loader, nvrtc
+from winolab.gpu.runtime import conv, nvrtc
 
 # JAX, which reads this when it first computes, would take three quarters of the GPU's memory: those
 # of other processes that test there, too.
@@ -64,17 +60,8 @@ def library(monkeypatch) -> Library:
 
     def load(source, title, shared, index):
         made.loaded.append(title)
-        return {
-            name: driver.Kernel(name, cast(int, kernel), kernel.shared, None)
-            for name, kernel in hosted.load(source, shared).items()
-        }
+        return host_kernels(source, shared)
 
     monkeypatch.setattr(conv, "library_of", lambda array: made)
-    monkeypatch.setattr(driver, "device", lambda index: H100)
-    monkeypatch.setattr(driver, "make_current", lambda index: None)
-    monkeypatch.setattr(loader, "load", load)
-    monkeypatch.setattr(driver, "encoder", host_encoder)
-    monkeypatch.setattr(driver, "Launch", HostLaunch)
-    monkeypatch.setattr(calls, "kept", {})
-    monkeypatch.setattr(calls, "described_by", dict(calls.described_by))
+    on_the_cpu(monkeypatch, load, HostLaunch)
     return made

@@ -115,16 +115,19 @@ class View:
 def pitch(sizes: Sequence[int], strides: Sequence[int], channels: int) -> int | None:
     """Elements from each pixel of an array to the next; None where that differs, or where pixels of
     so many channels overlap. ``sizes`` and ``strides`` are of its other dimensions."""
-    found, count = None, 1
+    several = (s for n, s in zip(reversed(sizes), reversed(strides), strict=True) if n != 1)
+    step = next(several, max(1, channels))
+    return step if step >= channels and in_order(sizes, strides, step) else None
+
+
+def in_order(sizes: Sequence[int], strides: Sequence[int], step: int) -> bool:
+    """Whether places along all of these dimensions lie ``step`` elements apart."""
+    count = 1
     for n, stride in zip(reversed(sizes), reversed(strides), strict=True):
-        if n == 1:
-            continue
-        found = stride if found is None else found
-        if stride != found * count:
-            return None
+        if n != 1 and stride != step * count:
+            return False
         count *= n
-    found = max(1, channels) if found is None else found
-    return found if found >= channels else None
+    return True
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class KeptFilters:
             return call.quick(a, held)
         question = operators.asked_by(direction, arguments)
         if known := calls.recall(question, a, held, None):
-            calls.kept[key] = known
+            calls.remember(key, known)
         return run(question, a, held, w)
 
     def _found(

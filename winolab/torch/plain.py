@@ -55,8 +55,7 @@ def known(question: tuple[Any, ...], a: Tensor, b: Tensor) -> Any:
 def keep(question: tuple[Any, ...], a: Tensor, b: Tensor, call: calls.Recorded) -> None:
     """Let ``known`` find the call."""
     with suppress(TypeError):
-        if len(calls.kept) < 2 * calls.MOST:
-            calls.kept[_key(question, a, b)] = call
+        calls.remember(_key(question, a, b), call)
 
 
 def keep_again(question: tuple[Any, ...], a: Tensor, b: Tensor, other: tuple[Any, ...]) -> None:

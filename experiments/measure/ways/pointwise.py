@@ -27,9 +27,8 @@ from typing import Annotated
 import typer
 
 from experiments.measure.layer_rows import Row, key, latest, shortened, stored
-from experiments.measure.layers import RESULTS, measured
+from experiments.measure.layers import RESULTS, measured, tried
 from experiments.measure.throughput import compile_all
-from winolab.bench.compare import free
 from winolab.bench.contenders import digest, unnamed
 from winolab.bench.networks import BatchedLayer, distinct
 from winolab.cli import bench
@@ -127,14 +126,10 @@ def timed(kept: Mapping[tuple, str], most: int, end: float) -> Iterator[Row]:
                 print(f"{count} cases of up to {len(every)}; call again to go on")
                 return
             count += 1
-            try:
-                yield from list(rows_of(case, found))
-            except Exception as error:  # one that fails is said, the others are measured
-                print("failed", *case, repr(error)[:300], flush=True)
-                if "illegal" in str(error) or "launch failure" in str(error):
-                    return  # the device is lost
-            finally:
-                free()
+            made = tried(case, rows_of(case, found))
+            if made is None:
+                return
+            yield from made
 
 
 KINDS = ("cuBLASLt", "cuBLASLt without workspace", "pick", "torch")

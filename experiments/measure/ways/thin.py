@@ -26,9 +26,8 @@ import typer
 
 from experiments.harness.facts import ROOT
 from experiments.measure.layer_rows import Row, key, latest, shortened, stored
-from experiments.measure.layers import Case, measured
+from experiments.measure.layers import Case, measured, tried
 from experiments.measure.throughput import compile_all
-from winolab.bench.compare import free
 from winolab.bench.contenders import digest, unnamed
 from winolab.bench.networks import distinct
 from winolab.cli import bench
@@ -127,15 +126,11 @@ def main(
                     print(f"no time for {len(todo)} cases in all; call again to go on")
                     break
                 layer, direction, precision = case
-                try:
-                    for row in measured(layer, direction, precision, mine):
-                        file.append({**machine, **row})
-                except Exception as error:  # one that fails is said, the others are measured
-                    print("failed", *case, repr(error)[:300], flush=True)
-                    if "illegal" in str(error) or "launch failure" in str(error):
-                        break  # the device is lost
-                finally:
-                    free()
+                made = tried(case, measured(layer, direction, precision, mine))
+                if made is None:
+                    break
+                for row in made:
+                    file.append({**machine, **row})
         rows = latest(stored(RESULTS))
         rewrite(RESULTS, shortened(rows))
     print("\n".join(summarized(rows)))

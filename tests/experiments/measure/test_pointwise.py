@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from experiments.calibrate import device_model, rows
+from experiments.measure import layers
 from experiments.measure.layer_rows import latest
 from experiments.measure.ways import pointwise
 from experiments.measure.ways.pointwise import DIRECTIONS, MOST, cases, plans, summarized
@@ -97,7 +98,7 @@ def test_cases_go_on_behind_those_that_are_there(monkeypatch, capsys) -> None:
     monkeypatch.setattr(pointwise, "digest", lambda p: "new")
     monkeypatch.setattr(pointwise, "rows_of", made)
     monkeypatch.setattr(pointwise, "compile_all", list)
-    monkeypatch.setattr(pointwise, "free", lambda: None)
+    monkeypatch.setattr(layers, "free", lambda: None)
     monkeypatch.setattr(pointwise.driver, "device", lambda index: H200)
     keys = [(str(layer), *rest) for layer, *rest in every]
     found = list(pointwise.timed({keys[0]: "new", keys[1]: "old"}, 10, math.inf))

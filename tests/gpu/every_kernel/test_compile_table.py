@@ -8,11 +8,11 @@ from dataclasses import asdict, replace
 import pytest
 
 from tests.gpu import kernels
+from tests.gpu.support.compiled import SPOT
 from winolab.gpu.codegen.emit import kernel
 from winolab.gpu.runtime.nvrtc import CompileError
 
 TABLE = kernels.by_unit(kernels.read())
-SPOT = 48
 OUTDATED = f"tests/gpu/kernels.csv is out of date: {kernels.COMMAND}, and look at what changed"
 
 

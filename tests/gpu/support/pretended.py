@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from tests.gpu import hosted
+from winolab import calls
+from winolab.device import H100
+from winolab.gpu import driver
 from winolab.gpu.params import TensorMap
-from winolab.gpu.runtime import arrays
+from winolab.gpu.runtime import arrays, loader
 from winolab.gpu.runtime.arrays import Described
 
 
@@ -108,6 +111,24 @@ class Library(arrays.Library):
 
     def channels_first(self, array: Array) -> Array:
         return Array(np.moveaxis(array.values, -1, 1), array.index)
+
+
+def host_kernels(source: str, shared: Mapping[str, int]) -> dict[str, driver.Kernel]:
+    """A source's kernels on the CPU, as the driver's are."""
+    found = hosted.load(source, shared)
+    return {n: driver.Kernel(n, cast(int, k), k.shared, None) for n, k in found.items()}
+
+
+def on_the_cpu(monkeypatch: Any, load: Any, launch: Any) -> None:
+    """Let calls plan for an H100, load kernels by ``load`` and start them as ``launch`` does; what
+    was kept of calls is as before when the test ends."""
+    monkeypatch.setattr(driver, "device", lambda index: H100)
+    monkeypatch.setattr(driver, "make_current", lambda index: None)
+    monkeypatch.setattr(driver, "encoder", host_encoder)
+    monkeypatch.setattr(driver, "Launch", launch)
+    monkeypatch.setattr(loader, "load", load)
+    monkeypatch.setattr(calls, "kept", {})
+    monkeypatch.setattr(calls, "described_by", dict(calls.described_by))
 
 
 def host_encoder(map: TensorMap, to: int) -> Callable[[int], None]:

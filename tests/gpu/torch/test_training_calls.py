@@ -8,20 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import pytest
 
 torch: Any = pytest.importorskip("torch")
 
 import winolab.torch  # noqa: E402
-from tests.gpu import hosted  # noqa: E402
-from tests.gpu.support.pretended import HostLaunch, host_encoder  # noqa: E402
+from tests.gpu.support.pretended import HostLaunch, host_kernels, on_the_cpu  # noqa: E402
 from tests.torch.network import tensors  # noqa: E402
-from winolab import calls  # noqa: E402
-from winolab.device import H100  # noqa: E402
-from winolab.gpu import driver  # noqa: E402
-from winolab.gpu.runtime import arrays, conv, loader  # noqa: E402
+from winolab.gpu.runtime import arrays, conv  # noqa: E402
 from winolab.torch import kept, operators  # noqa: E402
 
 HOW = {"padding": 1, "precision": "fp32_ffma", "algorithm": "gamma:4:2:3"}
@@ -52,8 +48,7 @@ def prepared(monkeypatch) -> Iterator[list[str]]:
         return prepare_call(direction, *rest)
 
     def load(source: str, title: str, shared: Any, index: int) -> Any:
-        kernels = hosted.load(source, shared)
-        return {n: driver.Kernel(n, cast(int, k), k.shared, None) for n, k in kernels.items()}
+        return host_kernels(source, shared)
 
     prepare_call, describe = conv.prepare_call, arrays.TORCH.describe
     monkeypatch.setattr(conv, "prepare_call", prepare)
@@ -65,13 +60,7 @@ def prepared(monkeypatch) -> Iterator[list[str]]:
     monkeypatch.setattr(arrays, "_device", lambda index: torch.device("cpu"))
     monkeypatch.setattr(arrays, "_current_device", lambda: lambda: 0)
     monkeypatch.setattr(arrays, "_stream_of", lambda: lambda index: 7)
-    monkeypatch.setattr(driver, "device", lambda index: H100)
-    monkeypatch.setattr(driver, "make_current", lambda index: None)
-    monkeypatch.setattr(driver, "encoder", host_encoder)
-    monkeypatch.setattr(driver, "Launch", Launch)
-    monkeypatch.setattr(loader, "load", load)
-    monkeypatch.setattr(calls, "kept", {})
-    monkeypatch.setattr(calls, "described_by", dict(calls.described_by))
+    on_the_cpu(monkeypatch, load, Launch)
     monkeypatch.setattr(operators, "_on_cpu", operators._on_cuda)
     Launch.streams.clear()
     arrays._maker.cache_clear()

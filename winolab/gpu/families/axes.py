@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from winolab.algorithm import Problem
@@ -82,12 +82,43 @@ class Axis:
         )
 
 
+class Phased:
+    """What follows from a call's correlation, of families that walk over phases of outputs."""
+
+    correlation: Correlation
+
+    @property
+    def axes(self) -> tuple[Axis, Axis, Axis]:
+        """Depth, height and width."""
+        return axes(self.correlation)
+
+    @property
+    def positions(self) -> int:
+        """Positions of a phase of outputs."""
+        return self.correlation.batch * math.prod(a.outputs for a in self.axes)
+
+    @property
+    def phases(self) -> int:
+        """Phases of outputs."""
+        return math.prod(a.phases for a in self.axes)
+
+
 @lru_cache(maxsize=4096)
 def axes(c: Correlation) -> tuple[Axis, Axis, Axis]:
     """Depth, height and width."""
     parts = zip(c.filter, c.padding, c.stride, c.dilation, c.output, strict=True)
     depth, height, width = (Axis(*part, c.rotated) for part in parts)
     return depth, height, width
+
+
+def row(c: Correlation) -> Correlation:
+    """The same of all positions as one row: single taps do not ask where rows end."""
+    return replace(
+        c,
+        batch=1,
+        input=(1, 1, c.batch * math.prod(c.input)),
+        output=(1, 1, c.batch * math.prod(c.output)),
+    )
 
 
 def counted(problem: Problem, direction: str) -> Correlation:

@@ -34,9 +34,9 @@ def ordered(plans: list[Plan], request: Request, near: bool = False) -> tuple[li
     does not, and is compared with nothing of it."""
     limit = request.workspace_limit
     fits = [p for p in plans if limit is None or p.workspace <= limit]
-    if fits and len(fits) < len(plans):
+    if fits and limit is not None and len(fits) < len(plans):
         found, why = ordered(fits, request, near)
-        larger, _ = ordered([p for p in plans if p not in fits], request, near)
+        larger, _ = ordered([p for p in plans if p.workspace > limit], request, near)
         return [*found, *larger], why
     sure, untimed = _by_margin(plans)
     plans, why = _preferred(sure, request, near)
@@ -48,8 +48,9 @@ def ordered(plans: list[Plan], request: Request, near: bool = False) -> tuple[li
 def _by_margin(plans: list[Plan]) -> tuple[list[Plan], list[Plan]]:
     """Plans that can be picked, and those that others' times are too near to, the fastest first."""
     least = min((p.predicted for p in plans if p.margin == 1), default=math.inf)
-    near = [p for p in plans if p.margin > 1 and p.margin * p.predicted > least]
-    sure = [p for p in plans if p not in near] if near else plans
+    sure, near = [], []
+    for p in plans:
+        (near if p.margin > 1 and p.margin * p.predicted > least else sure).append(p)
     return sure, sorted(near, key=lambda p: p.predicted)
 
 

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.gpu import hosted
-from tests.gpu.families.gamma_wgmma.policies import BOUND
+from tests.gpu.families.gamma_wgmma.policies import BOUND, Pairs, by_turns, paired
 from tests.gpu.support.picked import of_gamma
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.layers import parse_layer
@@ -89,33 +89,28 @@ CASES: list[Any] = [
     ("forward", (6, 10, 13, 16), (20, 4, 4, 16), {"padding": 2}, "gamma:8:5:4", "fp16"),
     ("backward_data", (9, 5, 9, 8), (8, 3, 3, 8), {"padding": 1}, "gamma:6:4:3", "bf16"),
 ]
-Key = tuple[int, int, bool]  # parts of the sum, filter rows a stage, whether some are left
 
 
-def _pairs(number: int) -> dict[Key, tuple[GammaWgmmaPlan, GammaWgmmaPlan]]:
-    """A case's packed plans beside the same of one image's rows: each way to share sums, and each
-    number of filter rows where they are not shared; every second of them, which take turns."""
+def _pairs(number: int) -> Pairs:
+    """A case's packed plans beside the same of one image's rows; by filter rows of a stage, and
+    whether some are left."""
     direction, x_shape, w_shape, options, text, precision = CASES[number]
     problem = Problem.of(x_shape, w_shape, **options)
     found = _found(problem, text, precision, direction, aligned=w_shape[-1] % 4 == 0)
-    # What packing decides, and the room that it leaves.
-    alone = {"packed": 0, "exchanges": 0}
-    first, pairs = {}, {}
-    for p in (p for p in found if not p.config.packed and p.config.run):
-        first.setdefault((p.tiles_width, replace(p.config, **alone)), p)
-    for p in (p for p in found if p.config.packed):
-        v = p.config
-        same = first.get((p.tiles_width, replace(v, **alone)))
-        key = (1, v.share, v.rest > 0) if v.split_k == 1 else (v.split_k, 0, False)
-        if same:
-            pairs.setdefault(key, (p, same))
-    return dict(list(pairs.items())[number % 2 :: 2])
+    pairs = paired(
+        (p for p in found if p.config.packed),
+        (p for p in found if not p.config.packed and p.config.run),
+        # what packing decides, and the room that it leaves
+        alike=lambda p: (p.tiles_width, replace(p.config, packed=0, exchanges=0)),
+        rows=lambda p: (p.config.share, p.config.rest > 0),
+    )
+    return by_turns(pairs, number)
 
 
 def test_every_way_has_its_turn() -> None:
     every = set().union(*(_pairs(number) for number in range(len(CASES))))
-    whole, some = {(1, share, False) for share in (1, 3, 4, 5)}, {(1, 3, True), (1, 4, True)}
-    assert every >= whole | some | {(split_k, 0, False) for split_k in (2, 4, 8)}
+    whole, some = {(1, (share, False)) for share in (1, 3, 4, 5)}, {(1, (3, True)), (1, (4, True))}
+    assert every >= whole | some | {(split_k, None) for split_k in (2, 4, 8)}
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
-from tests.gpu.families.gamma_wgmma.policies import BOUND
+from tests.gpu.families.gamma_wgmma.policies import BOUND, Pairs, by_turns, paired
 from tests.gpu.support.picked import of_gamma
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.layers import parse_layer
@@ -62,31 +62,26 @@ CASES: list[Any] = [
     ("forward", (2, 8, 14, 24), (72, 3, 3, 24), {"padding": 1}, "gamma:8:6:3", "fp16"),
     ("backward_data", (2, 5, 9, 8), (8, 3, 3, 8), {"padding": 1}, "gamma:6:4:3", "bf16"),
 ]
-Key = tuple[int, int]  # parts of the sum, and where it is one, filter rows a stage
 
 
-def _pairs(number: int) -> dict[Key, tuple[GammaWgmmaPlan, GammaWgmmaPlan]]:
-    """A case's plans with a tile more beside the same without: each way to share sums, and each
-    number of filter rows where they are not shared; every second of them, which take turns."""
+def _pairs(number: int) -> Pairs:
+    """A case's plans with a tile more beside the same without; by filter rows of a stage."""
     direction, x_shape, w_shape, options, text, precision = CASES[number]
     problem, aligned = Problem.of(x_shape, w_shape, **options), w_shape[-1] % 4 == 0
     found = _found(problem, text, precision, direction=direction, aligned=aligned)
-    # What a tile more decides, and the room that it leaves.
-    of_boxes = {"run": 0, "images": 0, "exchanges": 0}
-    first, pairs = {}, {}
-    for p in (p for p in found if p.tiles_width == _exact_tiles(p) and p.config.run):
-        first.setdefault(replace(p.config, **of_boxes), p)
-    for p in (p for p in found if p.tiles_width > _exact_tiles(p)):
-        same = first.get(replace(p.config, **of_boxes))
-        split_k, share = p.config.split_k, p.config.share
-        if same:
-            pairs.setdefault((1, share) if split_k == 1 else (split_k, 0), (p, same))
-    return dict(list(pairs.items())[number % 2 :: 2])
+    pairs = paired(
+        (p for p in found if p.tiles_width > _exact_tiles(p)),
+        (p for p in found if p.tiles_width == _exact_tiles(p) and p.config.run),
+        # what a tile more decides, and the room that it leaves
+        alike=lambda p: replace(p.config, run=0, images=0, exchanges=0),
+        rows=lambda p: p.config.share,
+    )
+    return by_turns(pairs, number)
 
 
 def test_every_way_has_its_turn() -> None:
     every = set().union(*(_pairs(number) for number in range(len(CASES))))
-    assert every >= {(1, 1), (1, 2), (1, 3), (2, 0), (4, 0)}
+    assert every >= {(1, 1), (1, 2), (1, 3), (2, None), (4, None)}
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))

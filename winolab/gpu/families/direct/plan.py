@@ -15,7 +15,7 @@ from typing import Self
 from winolab.algorithm import Algorithm, Tile, direct
 from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.words import plural
-from winolab.gpu.families.axes import counted
+from winolab.gpu.families.axes import counted, row
 from winolab.gpu.families.direct import launch
 from winolab.gpu.families.direct.config import (
     FFMA_POSITIONS,
@@ -32,7 +32,7 @@ from winolab.gpu.families.direct.config import (
 from winolab.gpu.families.direct.cost import ffma_seconds, seconds, split_seconds
 from winolab.gpu.families.direct.launch import THREADS
 from winolab.gpu.families.direct.source import ffma_source, source, split_source
-from winolab.gpu.families.direct.tiling import TILES, FfmaTiling, SplitTiling, Tiling, row
+from winolab.gpu.families.direct.tiling import TILES, FfmaTiling, SplitTiling, Tiling
 from winolab.gpu.params import MOST, Kernels, Params, View, uncounted
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import Correlation

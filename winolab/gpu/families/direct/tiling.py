@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from winolab.algorithm import Problem, Tile
 from winolab.device import Device
 from winolab.gpu.families import scale
-from winolab.gpu.families.axes import Axis, axes
+from winolab.gpu.families.axes import Axis, Phased, axes, row
 from winolab.gpu.families.boxes import Box
 from winolab.gpu.families.direct.config import (
     FFMA_CHANNELS,
@@ -147,7 +147,7 @@ class SplitTiling(Tiling):
 
 
 @dataclass(frozen=True)
-class FfmaTiling:
+class FfmaTiling(Phased):
     """A call on FFMA units: what is computed, on what grid."""
 
     direction: str
@@ -156,16 +156,9 @@ class FfmaTiling:
     device: Device
 
     @property
-    def axes(self) -> tuple[Axis, Axis, Axis]:
-        """Depth, height and width."""
-        return axes(self.correlation)
-
-    @property
     def blocks_n(self) -> int:
         """Blocks of a phase's outputs."""
-        return -(
-            -self.correlation.batch * math.prod(a.outputs for a in self.axes) // FFMA_POSITIONS
-        )
+        return -(-self.positions // FFMA_POSITIONS)
 
     @property
     def blocks_m(self) -> int:
@@ -175,14 +168,4 @@ class FfmaTiling:
     @property
     def grid(self) -> int:
         """Blocks: of all phases."""
-        return self.blocks_n * self.blocks_m * math.prod(a.phases for a in self.axes)
-
-
-def row(c: Correlation) -> Correlation:
-    """The same of all positions as one row: single taps do not ask where rows end."""
-    return replace(
-        c,
-        batch=1,
-        input=(1, 1, c.batch * math.prod(c.input)),
-        output=(1, 1, c.batch * math.prod(c.output)),
-    )
+        return self.blocks_n * self.blocks_m * self.phases

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from winolab.algorithm import Problem
 from winolab.device import Device
-from winolab.gpu.families.axes import Axis, axes
+from winolab.gpu.families.axes import Phased
 from winolab.gpu.families.implicit_gemm.config import FILLED, Config
 from winolab.gpu.params import VECTOR
 from winolab.gpu.planner.correlation import Correlation
@@ -17,7 +17,7 @@ ROOM = 256  # bytes that arrays of the workspace are aligned to
 
 
 @dataclass(frozen=True)
-class Tiling:
+class Tiling(Phased):
     """One call: what is computed, in what blocks."""
 
     direction: str
@@ -74,16 +74,6 @@ class Tiling:
         return -(-x // ROOM) * ROOM, -(-w // ROOM) * ROOM
 
     @property
-    def axes(self) -> tuple[Axis, Axis, Axis]:
-        """Depth, height and width."""
-        return axes(self.correlation)
-
-    @property
-    def positions(self) -> int:
-        """Positions of a phase of outputs."""
-        return self.correlation.batch * math.prod(a.outputs for a in self.axes)
-
-    @property
     def blocks_rows(self) -> int:
         """Blocks of rows: of a phase's positions, or of a gradient's output channels."""
         results = self.merged * self.correlation.out_channels
@@ -104,7 +94,7 @@ class Tiling:
     @property
     def grid(self) -> int:
         """Blocks of the launch."""
-        return self.tiles_of_phase * math.prod(a.phases for a in self.axes) * self.segments
+        return self.tiles_of_phase * self.phases * self.segments
 
     @property
     def steps(self) -> int:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import correlation_params
 from winolab.gpu.families.axes import axes
 from winolab.gpu.families.epilogue import finished
 from winolab.gpu.families.thin.config import THREADS
 from winolab.gpu.families.thin.tiling import Tiling
-from winolab.gpu.params import VECTOR, Kernels, Params, View
+from winolab.gpu.params import VECTOR, Kernels, Params, View, in_order
 from winolab.gpu.planner.request import ITEMSIZE
 
 PARAMS = layout("ThinParams", "thin/positions")
@@ -30,7 +28,7 @@ def parameters(call: Tiling, x: View, w: View, y: View) -> Params:
     if call.config.kind == "channels":
         vectors = _vectors(y, c.batch, c.output, ITEMSIZE[call.out_dtype])
     maps = (x, c.input), (y, c.output)
-    even = all(_even(list(view.strides), (c.batch, *sizes)) for view, sizes in maps)
+    even = all(in_order((c.batch, *sizes), v.strides, v.strides[-1]) for v, sizes in maps)
     flat = even and call.row is not c
     c = call.row if flat else c
     along = axes(c)
@@ -58,7 +56,7 @@ def parameters(call: Tiling, x: View, w: View, y: View) -> Params:
         call.phases,
         *_digits(THREADS // call.config.lanes, [a.outputs for a in along]),
         int(vectors),
-        int(_even(taps, c.filter)),
+        int(in_order(c.filter, taps, taps[-1])),
         int(flat),
     )
     return Params.of(params, *(a.params() for a in along))
@@ -77,9 +75,3 @@ def _vectors(view: View, batch: int, sizes: tuple[int, int, int], size: int) -> 
     """Whether all of its pixels lie 16-byte aligned."""
     steps = (s for s, n in zip(view.strides, (batch, *sizes), strict=True) if n > 1)
     return view.address % VECTOR == 0 and all(s * size % VECTOR == 0 for s in steps)
-
-
-def _even(strides: list[int], counts: tuple[int, ...]) -> bool:
-    """Whether elements lie at equal distances along all of these dimensions."""
-    steps = [strides[-1] * math.prod(counts[i + 1 :]) for i in range(len(counts))]
-    return all(n == 1 or s == step for n, s, step in zip(counts, strides, steps, strict=True))

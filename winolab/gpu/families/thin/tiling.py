@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from winolab.algorithm import Problem
 from winolab.device import REGISTERS, Device
-from winolab.gpu.families.axes import Axis, axes
+from winolab.gpu.families.axes import Phased, row
 from winolab.gpu.families.thin.config import THREADS, Config
 from winolab.gpu.planner.correlation import Correlation
 
@@ -15,7 +14,7 @@ KEPT = 1 << 10  # bytes of shared memory of a block that the system takes
 
 
 @dataclass(frozen=True)
-class Tiling:
+class Tiling(Phased):
     """One call: what is computed, by which config, on what grid."""
 
     direction: str
@@ -26,21 +25,6 @@ class Tiling:
     out_dtype: str
     config: Config
     device: Device
-
-    @property
-    def axes(self) -> tuple[Axis, Axis, Axis]:
-        """Depth, height and width."""
-        return axes(self.correlation)
-
-    @property
-    def positions(self) -> int:
-        """Positions of a phase."""
-        return self.correlation.batch * math.prod(a.outputs for a in self.axes)
-
-    @property
-    def phases(self) -> int:
-        """Phases of outputs."""
-        return math.prod(a.phases for a in self.axes)
 
     @property
     def blocks_n(self) -> int:
@@ -87,7 +71,4 @@ class Tiling:
         """The same with all positions as one row, where single taps meet all of them in order."""
         c = self.correlation
         in_order = c.unit and {*c.filter} == {1} and not any(c.padding) and c.input == c.output
-        if not in_order:
-            return c
-        whole = (1, 1, c.batch * math.prod(c.input))
-        return replace(c, batch=1, input=whole, output=whole)
+        return row(c) if in_order else c
