@@ -57,7 +57,7 @@ def test_the_verdict_the_rows_and_the_report_of_a_right_kernel(
     ((claim, loaded, how, layers, limit),) = here
     assert (claim, loaded["direction"], limit) == (Claim(), "forward", 9)
     skip = frozenset({"leak", "threads"})
-    assert how == {"count": 4, "seed": "x", "skip": skip, "pages": False}
+    assert how == {"count": 4, "seed": "x", "skip": skip}
     assert [problem.filter for _, problem in layers] == [(3, 3)]
     first, *others = found.stdout.splitlines()
     assert first.startswith(f"accepted: {KERNELS}:right as direct in fp32, forward: ")

@@ -69,13 +69,6 @@ def command(
     seed: Annotated[str, typer.Option(help="Of the random problems.")] = "0",
     limit: Annotated[float, typer.Option(help="Seconds that a call may take.")] = LIMIT,
     skip: Annotated[str, typer.Option(help=f"Left out, with commas: {', '.join(CHECKS)}.")] = "",
-    pages: Annotated[
-        bool,
-        typer.Option(
-            "--pages",
-            help="On a GPU, too, arrays end where nothing is mapped; not run on one so far.",
-        ),
-    ] = False,
     report: Annotated[Path | None, typer.Option(help="An HTML file to write.")] = None,
     out: Annotated[Path | None, typer.Option(help="A file that rows are added to.")] = None,
     as_json: AsJson = False,
@@ -109,7 +102,7 @@ def command(
         "arrays": arrays, "device": device, "layout": layout, "direction": direction,
         "serves": serves, "signature": signature, "dims": dims,
     }  # fmt: skip
-    how = {"count": count, "seed": seed, "skip": left_out, "pages": pages}
+    how = {"count": count, "seed": seed, "skip": left_out}
     with Lines(out).checked() if out else nullcontext() as file:
         with process.progress(as_json) as bar:
             task = bar.add_task("trials", total=100 + count)

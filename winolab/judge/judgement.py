@@ -139,7 +139,6 @@ def judge(
     first: bool = False,
     seconds: float = 2.5,
     within: float = math.inf,
-    pages: bool = False,
     told: Callable[[int, Case, Judgement], None] = lambda number, case, found: None,
     ending: Callable[[str], None] | None = None,
 ) -> Judgement:
@@ -148,16 +147,16 @@ def judge(
     For ``seconds`` the smallest problem of each fault is looked for; ``within`` so many seconds
     trials begin.
     ``skip`` names checks (CHECKS) that are left out, ``first`` ends at the first fault, ``told`` is
-    called before each trial. With ``ending`` arrays touch, at last, pages that may not be read,
-    on a GPU for ``pages`` alone: it hears what it means if the process ends now, which reads there
-    make it do, "" for nothing known. Raises ValueError for an unknown check.
+    called before each trial. With ``ending`` arrays touch, at last, pages that may not be read: it
+    hears what it means if the process ends now, which reads there make it do, "" for nothing known.
+    Raises ValueError for an unknown check.
     """
     for name in skip:
         if name not in CHECKS:
             raise ValueError(f"check {name!r}; expected {', '.join(CHECKS)}")
     judge = Judge(candidate, claim, skip)
     found = Judgement(candidate.name, claim, {"seed": seed, "count": count, "skip": sorted(skip)})
-    touching = ending is not None and "pages" not in skip and beside.possible(candidate, pages)
+    touching = ending is not None and "pages" not in skip and beside.possible(candidate)
     found.facts["pages"] = touching
     firm = bool(candidate.serves.said)
     declined: set[Problem] = set()

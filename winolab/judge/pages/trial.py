@@ -30,9 +30,9 @@ Ending = Callable[[str], None]
 Memory = Protected | Unmapped
 
 
-def possible(candidate: Candidate, on_gpu: bool) -> bool:
-    """Whether the system has such memory for the kernel's arrays; ``on_gpu``: a GPU's, too."""
-    return on_gpu if candidate.arrays.cuda else mprotect() is not None
+def possible(candidate: Candidate) -> bool:
+    """Whether the system has such memory for the kernel's arrays; a GPU's driver is asked later."""
+    return candidate.arrays.cuda or mprotect() is not None
 
 
 def run(judge: Judge, case: Case, ending: Ending) -> Outcome:

@@ -105,4 +105,4 @@ def _call(name: str, *given: Any) -> None:
         said = ctypes.c_char_p()
         driver().cuGetErrorName(status, ctypes.byref(said))
         error = said.value.decode() if said.value else f"status {status}"
-        raise MachineError(f"{name} of the CUDA driver: {error}")
+        raise MachineError(f"{name} of the CUDA driver: {error}; --skip pages leaves this out")
