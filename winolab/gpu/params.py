@@ -6,7 +6,7 @@ Nothing here needs a GPU or its driver.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct, calcsize
 from typing import Any, Protocol
@@ -107,9 +107,16 @@ class View:
     are (OC, depth, height, width, IC). Dimensions that the problem lacks come first, with stride 0.
     """
 
-    address: int
+    address: int  # while launches are recorded, one that stands for the array's: always aligned
     strides: tuple[int, ...]
     finish: Finish | None = None  # of y
+    aligned: bool = True  # whether the array's address is a multiple of VECTOR
+
+    def in_vectors(self, width: int, steps: Iterable[int], size: int) -> bool:
+        """Whether vectors of so many bytes may be read at all of these steps; ``steps`` are in
+        elements of ``size`` bytes."""
+        begins = self.address % width == 0 and (self.aligned or width <= size)
+        return begins and all(step * size % width == 0 for step in steps)
 
 
 def pitch(sizes: Sequence[int], strides: Sequence[int], channels: int) -> int | None:

@@ -132,7 +132,8 @@ class ArrayLayout:
         last axis."""
         first, *spatial, last = self.strides
         strides = (first, *three(tuple(spatial), 0))
-        return View(address, (*strides, last) if filter or self.order != "nhwc" else strides)
+        strides = (*strides, last) if filter or self.order != "nhwc" else strides
+        return View(address, strides, aligned=self.address_aligned)
 
 
 class Overlap:

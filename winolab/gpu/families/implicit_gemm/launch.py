@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import correlation_params, wgrad
@@ -65,13 +66,15 @@ def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Par
     if call.gradient:
         y, address, group = b, b.address, 0
         m, *taps, channel = out.strides
-        w_vectors = _aligned(b.address, _steps(b, c.batch, c.output), size, of_w)
+        w_vectors = b.in_vectors(of_w, _steps(b, c.batch, c.output), size)
     else:
         address, m, channel, *taps = correlation_params.filter_map(c, b, 0, size)
         group = (c.channels if c.rotated else c.out_channels) * b.strides[0]
         near, far = (m, channel) if c.rotated else (channel, m)
         steps = [far, *(s for s, n in zip(taps, c.filter, strict=True) if n > 1)]
-        w_vectors = near == 1 and _aligned(address, [*steps, group], size, of_w)
+        w_vectors = near == 1 and replace(b, address=address).in_vectors(
+            of_w, [*steps, group], size
+        )
     several = call.merged > 1
     params = PARAMS.pack(
         a.address,
@@ -102,7 +105,7 @@ def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Par
         call.segments,
         *c.padding,
         *c.filter,
-        int(_aligned(a.address, _steps(a, c.batch, c.input), size, of_x)),
+        int(a.in_vectors(of_x, _steps(a, c.batch, c.input), size)),
         int(w_vectors),
         1 if call.gradient else _stored(call, out),
     )
@@ -115,7 +118,7 @@ def _stored(call: Tiling, y: View) -> int:
     steps = _steps(y, c.batch, c.output)
     for count in (8, 2) if size == 2 else (2,):
         whole = call.merged * c.out_channels % count == 0
-        if whole and _aligned(y.address, steps, size, count * size):
+        if whole and y.in_vectors(count * size, steps, size):
             return count
     return 1
 
@@ -124,8 +127,3 @@ def _steps(view: View, batch: int, sizes: tuple[int, int, int]) -> list[int]:
     """Strides of a map that has more than one element along them."""
     counts = (batch, *sizes)
     return [s for s, n in zip(view.strides, counts, strict=True) if n > 1]
-
-
-def _aligned(address: int, steps: list[int], size: int, width: int) -> bool:
-    """Whether vectors of so many bytes may be read at all of these steps, in elements."""
-    return address % width == 0 and all(s * size % width == 0 for s in steps)

@@ -74,4 +74,4 @@ def _digits(number: int, sizes: list[int]) -> list[int]:
 def _vectors(view: View, batch: int, sizes: tuple[int, int, int], size: int) -> bool:
     """Whether all of its pixels lie 16-byte aligned."""
     steps = (s for s, n in zip(view.strides, (batch, *sizes), strict=True) if n > 1)
-    return view.address % VECTOR == 0 and all(s * size % VECTOR == 0 for s in steps)
+    return view.in_vectors(VECTOR, steps, size)

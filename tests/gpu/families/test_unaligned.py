@@ -1,0 +1,67 @@
+"""Public calls of arrays that begin at no multiple of 16 bytes, by every family that serves them:
+addresses are recorded before they are known, and no vector may be read where none lies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import winolab
+from tests.gpu import hosted
+from tests.gpu.support.pretended import Array, Library
+from winolab.problem import Problem, shapes
+
+DIRECTIONS = ("forward", "backward_data", "backward_filter")
+PROBLEMS = {  # cuBLASLt's are of its own tests
+    "thin": Problem.of((1, 5, 9, 64), (8, 3, 3, 64), padding=1),
+    "few": Problem.of((1, 5, 9, 8), (24, 3, 3, 8), padding=1),
+    "strided": Problem.of((1, 9, 9, 32), (48, 3, 3, 32), padding=1, stride=2),
+    "grouped": Problem.of((1, 5, 6, 32), (32, 3, 3, 16), padding=1, groups=2),
+    "depthwise": Problem.of((1, 6, 7, 16), (16, 3, 3, 1), padding=1, groups=16),
+    "dense": Problem.of((1, 6, 8, 32), (24, 3, 3, 32), padding=1),
+}
+TYPES = {"fp32": np.float32, "fp16": np.float16}
+
+
+def moved(values: np.ndarray, elements: int = 1) -> np.ndarray:
+    """A copy that begins so many elements behind a multiple of 16 bytes."""
+    memory = np.zeros(values.size + 32, values.dtype)
+    first = -memory.ctypes.data % 16 // values.itemsize + elements
+    found = memory[first : first + values.size].reshape(values.shape)
+    found[...] = values
+    assert found.ctypes.data % 16 == elements * values.itemsize
+    return found
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every source with UBSan's checks, of alignment too."""
+    monkeypatch.setattr(hosted, "CHECKED_EVERY", 1)
+
+
+@pytest.mark.parametrize("named", [None, "direct"])
+@pytest.mark.parametrize("precision", TYPES)
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_whatever_begins_between_vectors(
+    name: str, precision: str, named: str | None, library: Library, checked: None
+) -> None:
+    problem, rng = PROBLEMS[name], np.random.default_rng(0)
+    for direction in DIRECTIONS:
+        *given, size = shapes(direction, problem)
+        a, b = (rng.uniform(-1, 1, shape).astype(TYPES[precision]) for shape in given)
+        third = () if direction == "forward" else (size,)
+        how: dict[str, Any] = {
+            "padding": problem.padding, "stride": problem.stride, "groups": problem.groups,
+        }  # fmt: skip
+        call = getattr(winolab, f"conv_{direction}")
+        due = call(a.astype(float), b.astype(float), *third, **how, precision="fp64")
+        how |= {"precision": precision, "algorithm": named}
+        for which in ("a", "b", "out"):
+            x, y = (moved(v) if which == here else v for v, here in ((a, "a"), (b, "b")))
+            out = moved(np.full(due.shape, np.nan, a.dtype), int(which == "out"))
+            found = call(Array(x), Array(y), *third, out=Array(out), **how)
+            assert found.values is out
+            bound = (2e-5 if precision == "fp32" else 2e-2) * max(1.0, np.abs(due).max())
+            assert np.abs(out - due).max() <= bound, (direction, which)
