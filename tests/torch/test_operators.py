@@ -12,6 +12,7 @@ from torch.autograd import forward_ad
 import winolab.torch.operators
 from tests.torch.network import Net, tensors
 from tests.torch.samples import NAMES, entry, ours, theirs
+from winolab.torch import derivatives
 from winolab.torch.plain import casting
 
 GEOMETRY = ([2, 1], [1, 0, 2, 1], [1, 2], 2)
@@ -115,6 +116,20 @@ def test_two_runs_give_the_same_bits() -> None:
     finally:
         torch.use_deterministic_algorithms(False)
     assert all(torch.equal(p, q) for p, q in zip(again, expected, strict=True))
+
+
+def test_gradients_leave_the_dispatcher_out_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Autograd leaves a key of names out in its nodes before PyTorch 2.12."""
+    quick, made = [], derivatives.quick_gradient
+    monkeypatch.setattr(
+        derivatives, "quick_gradient", lambda *of: [quick.append(of[1]), made(*of)][1]
+    )
+    x, w = (v.requires_grad_() for v in tensors((2, 4, 6, 6), (6, 4, 3, 3)))
+    for on in (False, True):
+        with torch.autocast("cpu", enabled=on):
+            y = winolab.torch.conv2d(x.float(), w.float())
+        y.float().sum().backward()
+    assert quick == [0, 1, 0, 1]
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")

@@ -79,13 +79,26 @@ def _local() -> tuple[int, int]:
 
 
 def _usual() -> list[tuple[int, int]]:
-    """The keys of a thread that nothing was said to, and of one in inference mode."""
+    """The keys of a thread that nothing was said to, of one in inference mode, and of a node of
+    autograd, which leaves out names before PyTorch 2.12 or so."""
     found: list[tuple[int, int]] = []
+
+    class Node(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):  # pyright: ignore[reportIncompatibleMethodOverride]
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, upstream):  # pyright: ignore[reportIncompatibleMethodOverride]
+            found.append(_local())
+            return upstream
 
     def look() -> None:
         found.append(_local())
         with torch.inference_mode():
             found.append(_local())
+        with torch.enable_grad():
+            Node.apply(torch.zeros((), requires_grad=True)).backward()
 
     thread = Thread(target=look)
     thread.start()
