@@ -29,6 +29,7 @@ from winolab.gpu.families.direct import cost as direct
 from winolab.gpu.families.gamma_ffma import cost as gamma_ffma
 from winolab.gpu.families.gamma_wgmma import cost as gamma_wgmma
 from winolab.gpu.families.nested import cost as nested
+from winolab.gpu.families.thin import cost as thin
 from winolab.gpu.families.wgrad_direct import cost as wgrad_direct
 from winolab.gpu.families.wgrad_ffma import cost as wgrad_ffma
 from winolab.gpu.families.wgrad_winograd import cost as wgrad_winograd
@@ -51,10 +52,9 @@ PREDICTED: dict[str, tuple[str, Predict]] = {
     "WgradNarrowPlan": ("wgrad_direct", wgrad_direct.narrow_seconds),
     "WgradSplitPlan": ("wgrad_direct", wgrad_direct.split_seconds),
     "CublasltPlan": ("cublaslt", cublaslt.seconds),
+    "ThinPlan": ("thin", thin.seconds),
 }
-FITTED = tuple(  # sections that the file has
-    dict.fromkeys(section for section, _ in PREDICTED.values() if getattr(MODEL, section))
-)
+FITTED = tuple(dict.fromkeys(section for section, _ in PREDICTED.values()))
 SHARED = {"gamma_ffma": ("operand",)}  # of the section "device", fitted with a family's
 # Rows that take the model long: every so many-th is timed.
 EVERY = {"wgrad_direct": 2}
@@ -98,6 +98,8 @@ def samples(wanted: tuple[str, ...] = FITTED) -> dict[str, Sample]:
     for row in rows():
         if not set(_sections(row)) & set(wanted) or (p := plan_of(row)) is None:
             continue
+        if not getattr(p, "predictable", True):
+            continue
         if type(p).__name__ not in PREDICTED:  # fused F(2×2,3×3), say: fitted elsewhere
             continue
         section, predict = PREDICTED[type(p).__name__]
@@ -113,8 +115,8 @@ def samples(wanted: tuple[str, ...] = FITTED) -> dict[str, Sample]:
 
 def _sections(row: Timed) -> tuple[str, ...]:
     """Those that a row may be of."""
-    if row.kernel == "cuBLASLt":
-        return ("cublaslt",)
+    if row.kernel in ("cuBLASLt", "thin"):
+        return (row.kernel.lower(),)
     if row.direction == "backward_filter":
         kinds = ("wgrad_direct", "wgrad_winograd")
         return ("wgrad_ffma",) if row.products == "fp32" else kinds

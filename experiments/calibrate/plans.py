@@ -67,7 +67,7 @@ def _algorithms(row: Timed) -> Iterator[Algorithm | None]:
     """What names a row's kernel; None where it runs filters that its tile does not divide."""
     if row.kernel == "cuBLASLt":
         yield parse_algorithm("direct;variant=cublaslt")
-    elif "(1,1)" in row.kernel:
+    elif row.kernel == "thin" or "(1,1)" in row.kernel:
         yield parse_algorithm("direct")
     elif found := re.fullmatch(r"F\((\d+)×(\d+),(\d+)×(\d+)\)", row.kernel):
         yield parse_algorithm("winograd:{}x{}:{}x{}".format(*found.groups()))

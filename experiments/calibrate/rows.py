@@ -73,7 +73,12 @@ def name(p: Plan) -> str:
 @cache
 def rows() -> tuple[Timed, ...]:
     """All rows of whole calls that can be told by a plan's name."""
-    return (*_throughput(), *_variants(), *_products())
+    return (
+        *_throughput(),
+        *_variants(),
+        *_networks("pointwise", "cuBLASLt"),
+        *_networks("thin", "thin"),
+    )
 
 
 def _lines(file: str) -> Iterator[dict]:
@@ -83,12 +88,12 @@ def _lines(file: str) -> Iterator[dict]:
             yield from map(json.loads, lines)
 
 
-def _products() -> Iterator[Timed]:
-    """Those of cuBLASLt; the first row of a run has the device."""
+def _networks(file: str, kernel: str) -> Iterator[Timed]:
+    """Those of a kernel on layers of networks; the first row of a run has the device."""
     devices: dict[str, str] = {}
-    for row in _lines("pointwise"):
+    for row in _lines(file):
         device = devices.setdefault(row["run"], row.get("device", ""))
-        if row.get("kernel") == "cuBLASLt":
+        if row.get("kernel") == kernel:
             yield Timed(
                 "", parse(row["layer"]), row["direction"], row["precision"], DEVICES[device],
                 row["kernel"], row["products"], row["plan"], row["workspace"], 1e-6 * row["us"],

@@ -1,7 +1,7 @@
 """On a GPU: cuBLASLt's products beside our plans and PyTorch, of networks' layers of one tap.
 
 ``python -m experiments.measure.ways.pointwise [--seconds S]`` measures layers of stride 1 in three
-directions in FP16 and BF16, those whose rows are not there yet or whose pick has changed, in an
+directions and three precisions, those whose rows are not there yet or whose pick has changed, in an
 order that makes what time allows a sample. Rows go to experiments/results/pointwise.jsonl, as
 ``experiments.measure.layers`` has them: ``winolab`` is what the planner picks (``chosen``), the
 next MOST plans that it could and cuBLASLt with a workspace and without, by name; ``torch`` each
@@ -44,7 +44,7 @@ from winolab.spread import pool
 
 OUTPUT, MOST = RESULTS / "pointwise.jsonl", 5
 AHEAD = 128  # cases that are planned and compiled at once
-PRECISIONS = ("fp16", "bf16")
+PRECISIONS = ("fp32", "fp16", "bf16")
 Case = tuple[BatchedLayer, str, str]  # with its direction and precision
 
 

@@ -160,7 +160,7 @@ def test_why_xla_gives_no_memory_is_said(taken: Taken, monkeypatch, said, error,
     with pytest.raises(error, match=f"no 1000240 B of device memory: {said}") as found:
         ffi.Call(ffi._Frame()).memory(1_000_000)
     assert ("workspace_limit" in str(found.value)) == (error is MemoryError)
-    x, w = uniform(1, 5, 8, 12), uniform(16, 3, 3, 12)
+    x, w = uniform(1, 5, 8, 20), uniform(16, 3, 3, 20)
     with pytest.raises(jax.errors.JaxRuntimeError, match=f"{code}.*{said}"):
         primitives.convolve(x, w, replace(ASKED, algorithm="direct")).block_until_ready()
 

@@ -60,40 +60,21 @@ def test_of_plans_as_fast_the_fewest_states_are_taken() -> None:
     assert ordered([four, eight, six], request) == ([eight, six, four], "")
 
 
-def test_what_no_gpu_has_timed_is_taken_where_it_is_faster_by_its_margin() -> None:
-    request: Any = SimpleNamespace(
-        shows_transforms=False, named=True, data_size=MIB, tolerance=None, workspace_limit=None
-    )
-    known, slow, untimed = (correlation(4, 3, time) for time in (1.0, 3.0, 0.6))
-    untimed.margin = 2.0
-    plans, why = ordered([slow, untimed, known], request)
-    assert plans == [known, slow, untimed]
-    assert why == "no GPU has timed what is predicted to take 600000.0 µs"
-    untimed.predicted = 0.49
-    assert ordered([slow, untimed, known], request) == ([untimed, known, slow], "")
-    for plan in (known, untimed):
-        plan.beside = 0
-    assert least_sure([known, untimed], request) == 0.98
-    untimed.margin = math.inf
-    assert ordered([untimed], request)[0] == [untimed]
-    assert ordered([untimed, known], request)[0] == [known, untimed]
-
-
 def test_what_exceeds_the_workspace_limit_is_compared_with_nothing() -> None:
-    """It cannot be picked: no margin, no accuracy and no few states are measured by it."""
+    """It cannot be picked: no accuracy and no few states are measured by it."""
     request: Any = SimpleNamespace(
         shows_transforms=False, named=True, data_size=MIB, tolerance=None, workspace_limit=MIB
     )
-    large, slow, untimed = (correlation(4, 3, time) for time in (1.0, 3.0, 0.6))
-    large.workspace, untimed.margin = MIB + 1, 2.0
-    assert ordered([large, slow, untimed], request) == ([untimed, slow, large], "")
-    for plan in (large, slow):
+    large, slow, fast = (correlation(4, 3, time) for time in (0.5, 3.0, 0.6))
+    large.workspace = MIB + 1
+    assert ordered([large, slow, fast], request) == ([fast, slow, large], "")
+    for plan in (large, slow, fast):
         plan.beside = 0
     assert least_sure([large, slow], request) == 3.0
     assert ordered([large], request) == ([large], "")
     large.workspace = MIB
-    assert ordered([large, slow, untimed], request)[0] == [large, slow, untimed]
-    assert least_sure([large, slow], request) == 1.0
+    assert ordered([large, slow, fast], request)[0] == [large, fast, slow]
+    assert least_sure([large, slow], request) == 0.5
 
 
 def test_zeros_that_fill_up_a_piece_add_to_the_noise_as_taps_do() -> None:

@@ -11,10 +11,11 @@ from typing import Any, cast
 import numpy as np
 
 from tests.gpu import hosted
+from tests.gpu.support.cublaslt_stand_in import StandIn
 from winolab import calls
 from winolab.device import H100
-from winolab.gpu import driver
-from winolab.gpu.params import TensorMap
+from winolab.gpu import cublaslt, driver
+from winolab.gpu.params import MATMUL, TensorMap
 from winolab.gpu.runtime import arrays, loader
 from winolab.gpu.runtime.arrays import Described
 
@@ -114,7 +115,10 @@ class Library(arrays.Library):
 
 
 def host_kernels(source: str, shared: Mapping[str, int]) -> dict[str, driver.Kernel]:
-    """A source's kernels on the CPU, as the driver's are."""
+    """A source's kernels on the CPU, as the driver's are; without a source, the function that a
+    library has."""
+    if not source:
+        return cast(Any, {MATMUL: cublaslt.Matmul(StandIn(), 1, 0)})
     found = hosted.load(source, shared)
     return {n: driver.Kernel(n, cast(int, k), k.shared, None) for n, k in found.items()}
 
@@ -126,6 +130,7 @@ def on_the_cpu(monkeypatch: Any, load: Any, launch: Any) -> None:
     monkeypatch.setattr(driver, "make_current", lambda index: None)
     monkeypatch.setattr(driver, "encoder", host_encoder)
     monkeypatch.setattr(driver, "Launch", launch)
+    monkeypatch.setattr(cublaslt, "on", lambda index: nullcontext())
     monkeypatch.setattr(loader, "load", load)
     monkeypatch.setattr(calls, "kept", {})
     monkeypatch.setattr(calls, "described_by", dict(calls.described_by))

@@ -16,12 +16,7 @@ from winolab.ref.arithmetic.split import Scale
 
 
 class TakesFilters(ShowsText):
-    """A Plan's members about a filter apart, a fallback and an epilogue, where it has none, and
-    about how sure its predicted time is."""
-
-    @property
-    def margin(self) -> float:
-        return 1.0
+    """A Plan's members about a filter apart, a fallback and an epilogue, where it has none."""
 
     @property
     def checked_correlation(self) -> CheckedCorrelation | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from importlib import resources
 from typing import Any, TypeVar
 
@@ -230,20 +230,35 @@ class Depthwise:
 
 
 @dataclass(frozen=True)
+class Thin:
+    """Layers of few channels on one side (families/thin/cost.py)."""
+
+    start: float
+    copied: float
+    narrow: float
+    read: float
+    stored: float
+    step: float
+    issued: float
+    waited: float
+
+
+@dataclass(frozen=True)
 class Cublaslt:
     """cuBLASLt's products (families/cublaslt/cost.py)."""
 
     start: float
     products: float
-    work_tile: float
+    ffma: float
+    misaligned: float
     arrays: float
+    misaligned_arrays: float
+    adding: float
 
 
 @dataclass(frozen=True)
 class DeviceModel:
-    """All of device_model.toml that is a number; its sections are the fields.
-
-    What has None by default is picked only where the file has its section."""
+    """All of device_model.toml that is a number; its sections are the fields."""
 
     device: Shared
     fused2d: Fused2d
@@ -261,7 +276,8 @@ class DeviceModel:
     wgrad_winograd: WgradWinograd
     wgrad_direct: WgradDirect
     depthwise: Depthwise
-    cublaslt: Cublaslt | None = None
+    thin: Thin
+    cublaslt: Cublaslt
 
 
 def model_of(text: str) -> DeviceModel:
@@ -271,21 +287,15 @@ def model_of(text: str) -> DeviceModel:
     positive.
     """
     found = tomllib.loads(text)
-    named = {f.name for f in fields(DeviceModel) if f.default is MISSING or f.name in found}
-    if unknown := sorted(found.keys() ^ named):
+    if unknown := sorted(found.keys() ^ _kinds().keys()):
         raise ValueError(f"{FILE} has or lacks sections {', '.join(unknown)}; DeviceModel has them")
     return DeviceModel(
-        **{
-            name: _section(kind, name, found[name])
-            for name, kind in _kinds().items()
-            if name in found
-        }
+        **{name: _section(kind, name, found[name]) for name, kind in _kinds().items()}
     )
 
 
 def _kinds() -> dict[str, type]:
-    annotated = DeviceModel.__annotations__.items()
-    return {name: globals()[kind.removesuffix(" | None")] for name, kind in annotated}
+    return {name: globals()[kind] for name, kind in DeviceModel.__annotations__.items()}
 
 
 def _section(kind: type[T], name: str, found: dict[str, Any]) -> T:

@@ -29,33 +29,14 @@ def ordered(plans: list[Plan], request: Request, near: bool = False) -> tuple[li
     ``near``: what is slower by far than what is kept is not asked what it loses.
 
     With a tolerance, unless it is relative, the fastest is picked. Of 16-bit operands for a result
-    in float32 those that transform come last, and of all what no GPU has timed, unless it is
-    predicted to be faster by its margin. What stays within the workspace limit comes before what
-    does not, and is compared with nothing of it."""
+    in float32 those that transform come last. What stays within the workspace limit comes before
+    what does not, and is compared with nothing of it."""
     limit = request.workspace_limit
     fits = [p for p in plans if limit is None or p.workspace <= limit]
     if fits and limit is not None and len(fits) < len(plans):
         found, why = ordered(fits, request, near)
         larger, _ = ordered([p for p in plans if p.workspace > limit], request, near)
         return [*found, *larger], why
-    sure, untimed = _by_margin(plans)
-    plans, why = _preferred(sure, request, near)
-    if untimed and plans and untimed[0].predicted < plans[0].predicted and not why:
-        why = f"no GPU has timed what is predicted to take {1e6 * untimed[0].predicted:.1f} µs"
-    return [*plans, *untimed], why
-
-
-def _by_margin(plans: list[Plan]) -> tuple[list[Plan], list[Plan]]:
-    """Plans that can be picked, and those that others' times are too near to, the fastest first."""
-    least = min((p.predicted for p in plans if p.margin == 1), default=math.inf)
-    sure, near = [], []
-    for p in plans:
-        (near if p.margin > 1 and p.margin * p.predicted > least else sure).append(p)
-    return sure, sorted(near, key=lambda p: p.predicted)
-
-
-def _preferred(plans: list[Plan], request: Request, near: bool) -> tuple[list[Plan], str]:
-    """``ordered`` of plans that can be picked."""
     if request.tolerance and not request.tolerance.relative:
         return sorted(plans, key=lambda p: p.predicted), ""
     plans, why = _sorted(plans, request, near)
@@ -142,7 +123,7 @@ def least_sure(plans: Iterable[Plan], request: Request) -> float:
     """The least predicted time of a correlation's plans that no loss and no workspace rules out."""
     limit = request.workspace_limit
     sure = (
-        p.margin * p.predicted
+        p.predicted
         for p in plans
         if _states(p) <= MOST_STATES and p.beside <= request.data_size
         if limit is None or p.workspace <= limit

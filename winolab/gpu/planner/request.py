@@ -126,12 +126,6 @@ class Plan(Protocol):
         ...
 
     @property
-    def margin(self) -> float:
-        """Times its predicted time that all others have to take for it to be picked: 1, more where
-        no GPU has timed its kernels."""
-        ...
-
-    @property
     def checks_accuracy(self) -> bool:
         """Whether the workspace begins with flags about the results (fallback.cuh)."""
         ...
@@ -278,7 +272,8 @@ class Request:
     ``aligned_maps`` whether all but the filter, or its gradient, do (None: as ``aligned``),
     ``config`` fixes a family's block shape, and all of a plan's where one is exactly that;
     ``workspace_limit`` is in bytes, ``out_dtype`` is what the result is wanted in, by default the
-    operands', ``tolerance`` what a plan may err, in the algorithm's place.
+    operands', ``tolerance`` what a plan may err, in the algorithm's place; ``finished`` says that
+    bias, residual or activation follow, in a pass behind where a plan's kernels have none.
     """
 
     problem: Problem
@@ -292,6 +287,7 @@ class Request:
     workspace_limit: int | None = field(default=None, kw_only=True)
     out_dtype: str | None = field(default=None, kw_only=True)
     tolerance: Tolerance | None = field(default=None, kw_only=True)
+    finished: bool = field(default=False, kw_only=True)
 
     def config_of(self, kind: type[C]) -> C | None:
         """The config asked for, where there is one. Raises TypeError for another family's."""

@@ -167,7 +167,8 @@ def plan_for(asked: Resolved, out: ArrayLayout, apart: bool = False) -> Plan | N
     if not out.aligned(ITEMSIZE[asked.computed]):
         aligned, maps = False, maps and asked.gradient
     asks = asked.problem, asked.direction, asked.device, options, asked.precision, asked.computed
-    return plan(request_of(*asks, aligned, maps), apart).scaled(options.scale)
+    request = replace(request_of(*asks, aligned, maps), finished=asked.finishing is not None)
+    return plan(request, apart).scaled(options.scale)
 
 
 def _check_empty(asked: Resolved) -> None:

@@ -1,8 +1,7 @@
-"""What is planned for cuBLASLt, by name and, where the device model has its times, by itself."""
+"""What is planned for cuBLASLt, by name and by itself."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ import pytest
 import winolab
 from tests.gpu.families.cublaslt.cases import DIRECTIONS, PRECISIONS, PROBLEMS, offered
 from winolab.algorithm import Problem, direct, parse_algorithm
+from winolab.arguments.epilogue import Epilogue
 from winolab.device import H100, datasheet
 from winolab.gpu.families.cublaslt import cost
 from winolab.gpu.families.cublaslt import plan as cublaslt
@@ -19,18 +19,12 @@ from winolab.gpu.families.cublaslt.config import USUAL, Config
 from winolab.gpu.families.cublaslt.plan import NAMED, CublasltPlan
 from winolab.gpu.families.direct.plan import DirectPlan
 from winolab.gpu.planner import planner
-from winolab.gpu.planner.device_model import MODEL, Cublaslt, model_of, text
+from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.planner import USUAL_LEAST, candidates, plan, usual_limit
 from winolab.gpu.planner.request import Request
 from winolab.ref.arithmetic.simulated import arithmetic
 
-BARE = replace(MODEL, cublaslt=None)
 LAYER = Problem.of((32, 28, 28, 256), (64, 1, 1, 256))
-FITTED = Cublaslt(start=1e-9, products=1.0, work_tile=1e-9, arrays=1.0)
-SECTION = "\n[cublaslt]\n" + "\n".join(
-    f'{name} = {{ value = {value}, unit = "s", meaning = "" }}'
-    for name, value in vars(FITTED).items()
-)
 
 
 def fits(request: Request) -> list[CublasltPlan]:
@@ -38,19 +32,12 @@ def fits(request: Request) -> list[CublasltPlan]:
 
 
 @pytest.fixture(autouse=True)
-def bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A device model without the family's times, whatever the file has."""
-    monkeypatch.setattr(cublaslt, "MODEL", BARE)
+def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine with the library."""
+    monkeypatch.setattr(cublaslt, "has_cublaslt", lambda: True)
     planner.plan.cache_clear()
     yield
     planner.plan.cache_clear()
-
-
-@pytest.fixture
-def fitted(bare: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that has them, on a machine with the library."""
-    monkeypatch.setattr(cublaslt, "MODEL", replace(MODEL, cublaslt=FITTED))
-    monkeypatch.setattr(cublaslt, "has_cublaslt", lambda: True)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -73,8 +60,7 @@ def test_the_public_door_shows_it() -> None:
     assert found.to_dict()["plan"]["kernel"] == "cuBLASLt"
     assert "256 × 64 results, sums of 25088" in str(found)
     unnamed = winolab.plan(*shapes, **how)  # pyright: ignore[reportArgumentType]
-    assert unnamed.to_dict()["plan"]["kernel"] != "cuBLASLt"
-    assert "left out: cuBLASLt is not measured yet" in str(unnamed)
+    assert unnamed.to_dict()["plan"]["kernel"] == "cuBLASLt"
 
 
 def test_names_are_read_and_refused() -> None:
@@ -112,7 +98,7 @@ def test_what_is_no_product_is_refused_in_a_line(x, w, how) -> None:
 
 
 def test_other_algorithms_and_precisions_ask_for_none() -> None:
-    for named in ("direct", "gamma:8:6:3", "omega:8:3:6"):
+    for named in ("gamma:8:6:3", "omega:8:3:6"):
         for direction in DIRECTIONS:
             choice = candidates(Request(LAYER, direction, H100, parse_algorithm(named), "fp16"))
             assert not any(p.kernel == "cuBLASLt" for p in choice.plans)
@@ -130,55 +116,66 @@ def test_workspaces_are_within_the_limit_and_within_the_usual_one() -> None:
             assert {p.workspace for p in found} == {0, min(limit, USUAL)}
 
 
-def test_without_times_of_its_own_nobody_picks_it() -> None:
-    for direction in DIRECTIONS:
-        for precision in PRECISIONS:
-            assert not fits(Request(LAYER, direction, H100, None, precision))
-
-
-def test_a_section_of_the_device_model_is_what_it_waits_for() -> None:
-    without = re.sub(r"(?ms)^\[cublaslt\].*?(?=^\[|\Z)", "", text())
-    assert model_of(without) == BARE
-    assert model_of(without + SECTION) == replace(BARE, cublaslt=FITTED)
-    with pytest.raises(ValueError, match=r"\[cublaslt\] .* lacks start"):
-        model_of(without + SECTION.replace("start", "starts"))
-
-
-def test_with_times_it_is_considered_in_16_bits_where_the_library_is(
-    fitted: None, monkeypatch: pytest.MonkeyPatch
+def test_it_is_considered_where_the_library_is(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for direction in DIRECTIONS:
-        for precision in ("fp16", "bf16"):
-            request = Request(LAYER, direction, H100, None, precision)
-            assert fits(request)
-            assert isinstance(plan(request), CublasltPlan)  # by times that nobody has
-        assert not fits(Request(LAYER, direction, H100, None, "fp32"))
+        for precision in PRECISIONS:
+            found = fits(Request(LAYER, direction, H100, None, precision))
+            unforeseen = direction == "backward_filter" and precision == "fp32"
+            assert {p.workspace for p in found} == ({0} if unforeseen else {0, USUAL})
         named = Request(LAYER, direction, H100, direct(), "fp16")
         assert fits(named)
+    assert isinstance(plan(Request(LAYER, "backward_filter", H100, None, "fp16")), CublasltPlan)
     monkeypatch.setattr(cublaslt, "has_cublaslt", lambda: False)
+    assert fits(named)  # on a machine without a driver
+    monkeypatch.setattr(cublaslt, "driver_cuda", lambda: (13, 0))
     planner.plan.cache_clear()
     assert isinstance(plan(Request(LAYER, "forward", H100, None, "fp16")), DirectPlan)
     assert isinstance(plan(Request(LAYER, "forward", H100, NAMED, "fp16")), CublasltPlan)
 
 
 def test_factors_of_times_count() -> None:
-    h200, p = datasheet("h200"), offered(LAYER, "backward_filter", "fp16")[0]
-    least = cost.seconds(p, BARE)
-    assert p.predicted == least
-    for name in ("start", "products", "work_tile", "arrays"):
-        slower = replace(FITTED, **{name: 2 * getattr(FITTED, name) + 1e-6})
-        model = replace(MODEL, cublaslt=slower)
-        assert cost.seconds(p, model) > cost.seconds(p, replace(MODEL, cublaslt=FITTED)) > least
-    assert cost.seconds(replace(p, device=h200), BARE) < least
-    assert cost.seconds(replace(p, config=Config(0)), BARE) > 2 * least  # one block sums all
+    p = offered(LAYER, "backward_filter", "fp16", workspace_limit=0)[0]
+    kept = cost.seconds(p)
+    assert p.predicted == kept
+    for name in ("start", "products", "arrays"):
+        slower = replace(MODEL.cublaslt, **{name: 2 * getattr(MODEL.cublaslt, name)})
+        assert cost.seconds(p, replace(MODEL, cublaslt=slower)) > kept
+    odd = Problem.of((32, 28, 28, 255), (64, 1, 1, 255))
+    other = offered(odd, "backward_filter", "fp16", workspace_limit=0)[0]
+    assert cost.seconds(other) > 3 * kept  # rows of 510 bytes
+
+
+def test_a_workspace_is_predicted_to_pay_where_one_block_sums_all() -> None:
+    none, most = (
+        replace(offered(LAYER, "backward_filter", "fp16")[0], config=Config(size))
+        for size in (0, USUAL)
+    )
+    assert cost.seconds(none) > 1.5 * cost.seconds(most)
+    forward = offered(LAYER, "forward", "fp16")
+    assert {p.predicted for p in forward} == {forward[0].predicted}
+    assert plan(Request(LAYER, "forward", H100, NAMED, "fp16")).workspace == 0
+
+
+def test_a_pass_behind_counts_where_an_epilogue_follows() -> None:
+    layer = Problem.of((1, 14, 14, 512), (256, 1, 1, 512))
+    request = Request(layer, "forward", datasheet("h200"), None, "fp16")
+    alone, finished = plan(request), plan(replace(request, finished=True))
+    assert isinstance(alone, CublasltPlan)
+    assert finished.with_epilogue(Epilogue(bias=True))
+    named = replace(request, algorithm=NAMED)
+    behind = plan(replace(named, finished=True)).predicted - plan(named).predicted
+    assert behind == pytest.approx(cost.finishing(alone))
+    assert behind > MODEL.device.launch
 
 
 def test_sums_are_cut_where_blocks_are_few_and_parts_have_room() -> None:
-    p = offered(LAYER, "backward_filter", "fp16")[0]
-    assert cost.cut(p) == (128 * 64, 2, 66)
+    p = replace(offered(LAYER, "backward_filter", "fp16")[0], config=Config(USUAL))
+    assert cost.cut(p, 128) == (128 * 64, 2, 66)
     room = 4 * 256 * 64
-    assert [cost.cut(replace(p, config=Config(n * room)))[2] for n in (0, 1, 5)] == [1, 1, 5]
-    assert cost.cut(replace(p, direction="forward"))[1:] == (196, 1)
+    assert [cost.cut(replace(p, config=Config(n * room)), 128)[2] for n in (0, 1, 5)] == [1, 1, 5]
+    assert cost.cut(replace(p, direction="forward"), 128)[1:] == (196, 1)
 
 
 def test_its_arithmetic_is_that_of_direct_products() -> None:

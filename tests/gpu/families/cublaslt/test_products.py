@@ -13,8 +13,8 @@ import pytest
 import winolab
 from tests.gpu import hosted
 from tests.gpu.families.cublaslt.cases import DIRECTIONS, PRECISIONS, PROBLEMS, offered
-from tests.gpu.families.cublaslt.stand_in import INVALID, StandIn
 from tests.gpu.families.depthwise.cases import on_gpu, operands, too_far
+from tests.gpu.support.cublaslt_stand_in import INVALID, StandIn
 from tests.gpu.support.pretended import Array, Library
 from winolab import calls
 from winolab.gpu import cublaslt, driver
@@ -167,10 +167,12 @@ def test_a_call_is_chosen_once_and_leaves_nothing_behind(stand_in, library) -> N
         given = x * x.dtype.type(scale / 4)
         assert too_far(p, given, w, called("forward", problem, given, w).values) == 0
     assert (stand_in.heuristics, len(stand_in.products)) == (1, 3)
-    limited = called("forward", problem, x, w, workspace_limit=0)
-    assert too_far(p, x, w, limited.values) == 0
-    assert [each["workspace"] for each in stand_in.products] == [USUAL] * 3 + [0]
-    assert len(stand_in.alive) == 2 * 5  # an operation, three matrices, preferences
+    many = Problem.of((8, 28, 28, 64), (64, 1, 1, 64))
+    x, dy = operands(many, "backward_filter", "fp16")
+    for limit in (None, 0):  # sums of 6272 pixels are cut where parts have room
+        called("backward_filter", many, x, dy, workspace_limit=limit)
+    assert [each["workspace"] for each in stand_in.products] == [0] * 3 + [USUAL, 0]
+    assert len(stand_in.alive) == 3 * 5  # an operation, three matrices, preferences
     calls.kept.clear()
     gc.collect()
     assert not stand_in.alive

@@ -13,6 +13,7 @@ from tests.gpu.families.direct.cases import layer
 from tests.gpu.families.implicit_gemm.cases import DIRECTIONS, PROBLEMS, offered
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100, datasheet
+from winolab.gpu.families.cublaslt import plan as cublaslt
 from winolab.gpu.families.implicit_gemm import plan as implicit_gemm
 from winolab.gpu.families.implicit_gemm.config import CONFIGS, WGMMA_CONFIGS, configs, sliced
 from winolab.gpu.families.implicit_gemm.plan import ImplicitGemmPlan
@@ -157,14 +158,18 @@ def test_every_problem_has_a_plan() -> None:
 )
 @pytest.mark.parametrize(("taps", "named"), [((1, 1), None), ((7, 1), None), ((3, 3), "direct")])
 def test_dense_layers_of_16_bits_that_nobody_else_serves(
-    direction, device, aligned, taps, named
+    direction, device, aligned, taps, named, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Issue 45, by tests.gpu.random_plans: 1×1 in FP16 had no kernel before 9.0, nor on 9.0 where
-    pixels are not aligned."""
-    problem = Problem.of((2, 9, 9, 16), (24, *taps, 16), padding=[r // 2 for r in taps])
+    pixels are not aligned, on a machine without cuBLASLt."""
+    monkeypatch.setattr(cublaslt, "driver_cuda", lambda: (13, 0))
+    monkeypatch.setattr(cublaslt, "has_cublaslt", lambda: False)
+    plan.cache_clear()
+    problem = Problem.of((2, 9, 9, 24), (24, *taps, 24), padding=[r // 2 for r in taps])
     algorithm = parse_algorithm(named) if named else None
     asked = Request(problem, direction, datasheet(device), algorithm, "bf16", aligned=aligned)
     found = plan(asked)
+    plan.cache_clear()
     assert isinstance(found, ImplicitGemmPlan)
     a, b = operands(problem, direction, "bf16")
     assert too_far(found, a, b, hosted.execute(found, a, b, dtype=found.out_dtype)) == 0

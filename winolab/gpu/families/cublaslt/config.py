@@ -20,6 +20,7 @@ class Config(KernelConfig):
 
 
 def configs(limit: int | None) -> list[Config]:
-    """With a workspace of up to the limit, and without."""
-    sizes = USUAL if limit is None else min(limit, USUAL), 0
+    """Without a workspace, which is picked where both are predicted alike, and with one of up to
+    the limit."""
+    sizes = 0, USUAL if limit is None else min(limit, USUAL)
     return [Config(size) for size in dict.fromkeys(sizes)]

@@ -16,6 +16,10 @@ AT_ONCE = 8  # channels of a tap that a thread holds, at most
 LANES = (1, 2, 4, 8, 16, 32)
 POSITIONS = (2, 4, 8)
 REGISTERS = 128  # that a thread may take: two blocks of a multiprocessor
+# Bytes of x's lines that a block of "outputs" touches in a filter's rows, for a chunk of channels
+# narrower than a line: L1 has lost so many at the next chunk. 32x512x512x3>64x3x3p1 in FP32 takes
+# 12.6 ms backward with one lane a position, 3.2 with four (thin.jsonl).
+LINE, MOST_LINES = 128, 384 << 10  # bytes
 MOST_SHARED = 96 << 10  # bytes of a filter: two blocks of 9.0, one of 8.x
 
 
@@ -70,6 +74,12 @@ class Config(KernelConfig):
         return enough and vectors and self.shared_memory(c) <= MOST_SHARED
 
 
+def _lost(v: Config, c: Correlation, size: int) -> bool:
+    """Whether L1 loses what the next chunk of channels needs; ``size``: bytes of x's element."""
+    narrow = v.kind == "outputs" and v.width < c.channels and v.width * size < LINE
+    return narrow and v.together * LINE * math.prod(c.filter[:2]) >= MOST_LINES
+
+
 def configs(c: Correlation, sizes: tuple[int, int]) -> Iterator[Config]:
     """Block shapes that serve it, none with half of its lanes empty; ``sizes``: as of
     ``Config.serves``."""
@@ -85,5 +95,6 @@ def configs(c: Correlation, sizes: tuple[int, int]) -> Iterator[Config]:
                 break
             for positions in POSITIONS:
                 v = Config(kind, lanes, vector, positions, min(few, AT_ONCE))
-                if v.registers(c) <= REGISTERS and v.serves(c, sizes):
+                fits = v.registers(c) <= REGISTERS and v.serves(c, sizes)
+                if fits and not _lost(v, c, sizes[0]):
                     yield v

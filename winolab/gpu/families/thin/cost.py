@@ -1,20 +1,15 @@
-"""What thin layers take: their data, and the instructions of their threads, side by side.
-
-All parameters are those of depthwise layers whose rows come through registers: the same loads,
-FFMAs and stores, counted here as these kernels have them.
-"""
+"""What thin layers take: their data, and the instructions of their threads, side by side."""
 
 from __future__ import annotations
 
 import math
 
-from winolab.gpu.families.thin.config import THREADS
+from winolab.gpu.families.thin.config import LINE, THREADS
 from winolab.gpu.families.thin.tiling import Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 
 POWER = 2.2  # of what overlaps, as of depthwise layers
-LINE = 128  # bytes of memory that are read at once
 
 
 def data(plan: Tiling) -> int:
@@ -42,7 +37,7 @@ def issued(plan: Tiling, model: DeviceModel = MODEL) -> tuple[float, float]:
     """Issue slots of a thread of a work tile, of phases on average, a step being a filter row; and
     how often it waits for memory: a filter row once a chunk of channels, whose other taps find x in
     L1."""
-    c, v, m = plan.correlation, plan.config, model.depthwise
+    c, v, m = plan.correlation, plan.config, model.thin
     taps, rows = math.prod(c.filter) / plan.phases, math.prod(c.filter[:2])
     rows /= math.prod(a.phases for a in plan.axes[:2])
     outputs = v.kind == "outputs"
@@ -50,7 +45,8 @@ def issued(plan: Tiling, model: DeviceModel = MODEL) -> tuple[float, float]:
     loads, widened = (1, v.vector) if outputs else (v.few, 1)
     read = m.read + (widened if plan.precision != "fp32" else 0)
     products = v.few * v.vector * (v.positions + model.device.operand)
-    step = (1 + rows) * m.step + taps * chunks * (products + loads * read * v.positions)
+    walked = 0 if math.prod(c.filter) == 1 else 1 + rows  # one tap keeps no places
+    step = walked * m.step + taps * chunks * (products + loads * read * v.positions)
     kept = max(1.0, v.positions / v.lanes) if outputs else v.positions
     stored = m.stored * kept * (v.few if outputs else 1)
     exchanged = 3 * v.few * (v.positions - 1 + math.log2(v.lanes)) if outputs and v.lanes > 1 else 0
@@ -59,7 +55,7 @@ def issued(plan: Tiling, model: DeviceModel = MODEL) -> tuple[float, float]:
 
 def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Predicted time: data and steps overlap; filters are read first."""
-    device, m, d = plan.device, model.depthwise, model.device
+    device, m, d = plan.device, model.thin, model.device
     slots, waits = issued(plan, model)
     together = min(plan.resident, -(-plan.grid // device.multiprocessors))
     rate = device.lanes * m.issued / (together * THREADS)  # of a thread's issue slots a cycle
@@ -67,5 +63,5 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     filled = plan.shared_memory / 4 / THREADS * (m.step + m.read)
     walked = max(filled / rate, m.waited) + each * max(slots / rate, m.waited * waits)
     parts = max(1.0, LINE / side(plan)) - 1
-    copied = copying(device, m.copied * data(plan), model) * (m.unstaged + m.narrow * parts)
+    copied = copying(device, m.copied * data(plan), model) * (1 + m.narrow * parts)
     return d.launch + m.start + overlapped(POWER, copied, walked / device.clock)

@@ -6,7 +6,6 @@ their FFMAs take less time than their data.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
@@ -24,12 +23,6 @@ from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.request import ITEMSIZE, Request
 
 ARCHITECTURE = (8, 0)
-TIMED = (9, 0)  # what other families' rows are of
-# No GPU has timed these kernels yet. They are picked where all others take twice what they are
-# predicted to take, and 0.16 more, by which the model of the implicit GEMM, mostly picked there, is
-# off (device_model.toml): every layer of networks with rows that this changes took more than twice
-# (docs/notes/062-thin-layers.md).
-MARGIN = 2.0 * 1.16
 
 
 @dataclass(frozen=True)
@@ -44,11 +37,6 @@ class ThinPlan(Tiling, BasePlan):
     tiles: tuple[Tile, ...] = ()
     points = "best"  # as of all plans; there is nothing to interpolate
     workspace = 0
-
-    @property
-    def margin(self) -> float:
-        """MARGIN where rows say how far off others' predictions are."""
-        return MARGIN if self.device.compute_capability == TIMED else math.inf
 
     @property
     def algorithm(self) -> Algorithm:
