@@ -27,13 +27,14 @@ from experiments.harness.facts import ROOT
 from experiments.measure.fused import beside
 from experiments.measure.throughput import compile_all
 from winolab.algorithm import parse_algorithm
-from winolab.bench.contenders import Arrays, entered, launched
+from winolab.bench.contenders import Arrays, entered, launched, unnamed
 from winolab.bench.layers import parse_layer
 from winolab.cli import bench
 from winolab.gpu import driver
 from winolab.gpu.driver import Launchable
 from winolab.gpu.families.fused2d.plan import Fused2dPlan
 from winolab.gpu.params import Params
+from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.request import Plan
 from winolab.gpu.runtime import loader
 
@@ -61,7 +62,7 @@ class Case:
         return self.products.split("_")[0]
 
     def plan(self) -> Plan | None:
-        """The plan, or None where no kernel runs the case."""
+        """The plan, or None where no kernel of ours runs the case."""
         problem = parse_layer(self.layer).problem
         asked = parse_algorithm(self.algorithm) if self.algorithm else None
         if asked == beside.ALGORITHM:
@@ -69,10 +70,14 @@ class Case:
             found: Iterable[Plan] = beside.planned(case, driver.device(0))
         else:
             found = entered(self.direction, problem, self.group, asked)
+            if asked is None:  # a library's may be the fastest of its list
+                request = unnamed(self.direction, problem, self.group)
+                found = *found, *candidates(request, near=True).plans
         asked_for = self.products, self.kernel, self.shape
         for plan in found:
             has = plan.precision, plan.kernel, str(plan.config)
-            if all(wish in (None, one) for wish, one in zip(asked_for, has, strict=True)):
+            fits = all(wish in (None, one) for wish, one in zip(asked_for, has, strict=True))
+            if fits and plan.source():  # a library's kernels have names of their own
                 return plan
         return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.measure.counters import CASES, METRICS, STALL, STALLS, VARIANTS, read
+from experiments.measure.counters import CASES, METRICS, STALL, STALLS, VARIANTS, Case, read
 from winolab.device import H100
 from winolab.gpu import driver
 
@@ -38,3 +38,11 @@ def test_each_variant_has_a_plan_of_its_own(monkeypatch) -> None:
     assert [case for case, plan in found if plan is None] == []
     plans = {(case.layer, plan.kernel, str(plan.config)) for case, plan in found if plan}
     assert len(plans) == len(VARIANTS)
+
+
+def test_a_library_s_product_is_not_profiled_by_its_name(monkeypatch) -> None:
+    """Its kernels have names of their own, and may be two."""
+    monkeypatch.setattr(driver, "device", lambda index: H100)
+    plan = Case("1x14x14x512:256x1x1", "forward", "fp16").plan()
+    assert plan
+    assert plan.kernel == "Γ1(1,1)"
