@@ -79,8 +79,8 @@ def _local() -> tuple[int, int]:
 
 
 def _usual() -> list[tuple[int, int]]:
-    """The keys of a thread that nothing was said to, of one in inference mode, and of both in a node
-    of autograd."""
+    """The keys of a thread that nothing was said to, of one in inference mode, and of nodes of
+    autograd in both."""
     found: list[tuple[int, int]] = []
 
     def look() -> None:
@@ -95,12 +95,10 @@ def _usual() -> list[tuple[int, int]]:
 
 
 def _names() -> int:
-    """The key of tensors' names, which autograd leaves out in its nodes before PyTorch 2.12; 0 where
-    there is none. No node is asked: who has run one may not fork any more."""
-    try:
-        return torch._C.DispatchKeySet(torch._C._parse_dispatch_key("Named")).raw_repr()
-    except (RuntimeError, TypeError):
-        return 0
+    """The key of tensors' names, which autograd leaves out in its nodes before PyTorch 2.12, 0
+    without one. No node is asked: who has run one may not fork any more."""
+    key = torch._C._parse_dispatch_key("Named")
+    return 0 if key is None else torch._C.DispatchKeySet(key).raw_repr()
 
 
 def _keys(device: str) -> Iterator[int]:
