@@ -65,3 +65,26 @@ def test_whatever_begins_between_vectors(
             assert found.values is out
             bound = (2e-5 if precision == "fp32" else 2e-2) * max(1.0, np.abs(due).max())
             assert np.abs(out - due).max() <= bound, (direction, which)
+
+
+@pytest.mark.parametrize("precision", TYPES)
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_an_epilogue_s_arrays_between_vectors(
+    name: str, precision: str, library: Library, checked: None
+) -> None:
+    problem, rng = PROBLEMS[name], np.random.default_rng(0)
+    kind = TYPES[precision]
+    shapes_ = problem.x_shape, problem.w_shape, (problem.out_channels,), problem.y_shape
+    x, w, bias, residual = (rng.uniform(-1, 1, shape).astype(kind) for shape in shapes_)
+    how: dict[str, Any] = {
+        "padding": problem.padding, "stride": problem.stride, "groups": problem.groups,
+        "activation": "relu", "precision": precision,
+    }  # fmt: skip
+    due = winolab.conv_forward(
+        Array(x), Array(w), bias=Array(bias), residual=Array(residual), **how
+    )
+    found = winolab.conv_forward(
+        Array(x), Array(w), bias=Array(moved(bias)), residual=Array(moved(residual)), **how
+    )
+    assert np.array_equal(found.values, due.values)
+    assert (due.values > 0).any()
