@@ -115,6 +115,21 @@ def test_results_go_where_the_caller_wants_them() -> None:
     assert isinstance(mixed, np.ndarray)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_what_dlpack_says_nothing_of_is_written_too(dtype, monkeypatch) -> None:
+    """PyTorch 2.8's DLPack has no word of whether memory may be written: NumPy thinks not."""
+    x, w, y = tensors(*(SHAPES[n] for n in "xwy"), dtype=dtype)
+    expected = winolab.conv_forward(x, w, padding=PADDING, activation="silu")
+    empty = winolab.conv_forward(x[:0], w, padding=PADDING)
+    monkeypatch.setattr(torch.Tensor, "__dlpack__", lambda v: torch._C._to_dlpack(v))
+    assert winolab.conv_forward(x, w, padding=PADDING, activation="silu", out=y) is y
+    assert torch.equal(y, expected)
+    with_graph = winolab.conv_forward(x, w.requires_grad_(), padding=PADDING, activation="silu")
+    assert torch.equal(with_graph, expected)
+    out = torch.empty_like(empty)
+    assert winolab.conv_forward(x[:0], w.detach(), padding=PADDING, out=out) is out
+
+
 def test_views_that_negate_or_conjugate_count_as_what_they_show() -> None:
     x, w = tensors(SHAPES["x"], SHAPES["w"])
     negated = torch.complex(w.new_zeros(x.shape), x).conj().imag

@@ -30,12 +30,12 @@ def numpy_view(name: str, value: Any) -> np.ndarray:
 
     Raises TypeError for what has no numbers to read, or none that NumPy knows.
     """
-    if hasattr(value, "detach"):  # torch's: without its graph, and what views negate computed
+    of_torch = hasattr(value, "detach")
+    if of_torch:  # without its graph, and what views negate computed
         value = value.detach().resolve_conj().resolve_neg()
     try:
-        if str(value.dtype).endswith("bfloat16"):
-            return np.from_dlpack(_Renamed(value, UINT)).view(BFLOAT16)
-        return np.from_dlpack(value)
+        renamed = str(value.dtype).endswith("bfloat16")
+        array = np.from_dlpack(_Renamed(value, UINT) if renamed else value)
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
         kind, said = type(value), str(error).partition("\n")[0]
         package = kind.__module__.partition(".")[0]
@@ -44,6 +44,9 @@ def numpy_view(name: str, value: Any) -> np.ndarray:
             f"numbers that NumPy could read ({said}): pass an array that has, within JAX's "
             "transforms to winolab.jax"
         ) from None
+    if of_torch and not array.flags.writeable:
+        array = np.asarray(_Writable(array))
+    return array.view(BFLOAT16) if renamed else array
 
 
 def returned(result: np.ndarray, like: Any) -> Any:
@@ -63,6 +66,16 @@ def returned(result: np.ndarray, like: Any) -> Any:
             f"the result has dtype {result.dtype}, which {package} does not take "
             f"({str(error).partition(chr(10))[0]}); ask for another out_dtype"
         ) from None
+
+
+class _Writable:
+    """The memory of a tensor of PyTorch's, which may be written: NumPy takes for read-only what
+    DLPack before version 1.0 hands over, as PyTorch 2.8 does."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array  # which keeps the memory
+        data = array.__array_interface__["data"][0], False
+        self.__array_interface__ = array.__array_interface__ | {"data": data}
 
 
 class _Renamed:
