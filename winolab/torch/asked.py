@@ -179,10 +179,11 @@ def kept_geometry(*arguments: Any) -> tuple[Sequence[Any], Sequence[Any], Sequen
 
 def sizes(value: Any, ndim: int, name: str, least: int) -> list[Any]:
     """One size a dimension. Raises TypeError for no integers, ValueError for counts and signs."""
-    if isinstance(value, int | torch.SymInt):
+    whole = int, torch.SymInt  # a tuple: PyTorch 2.8's compiler knows no unions
+    if isinstance(value, whole):
         found = [value] * ndim
     elif isinstance(value, Sequence) and not isinstance(value, str):
-        found = [v if isinstance(v, int | torch.SymInt) else _whole(v, name) for v in value]
+        found = [v if isinstance(v, whole) else _whole(v, name) for v in value]
         found = found * ndim if len(found) == 1 else found
     else:
         found = [_whole(value, name)] * ndim
