@@ -14,6 +14,8 @@ GPU ?= gpu13
 BIN := $(VENV)/bin
 # The tests and the sweeps use the cores by processes; threads under them only wait for each other.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+# Processes that compile our modules anew take 1.7 s to start, others 1.1: tests start hundreds.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: reproduce test test-gpu sanitize measure lint types notebooks docs installed bench wheel clean
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from winolab.ref.algorithms import convolution
 from winolab.ref.error.bounds import bound
 
 
+@cache
 def served(direction: str, precision: str) -> list[str]:
     return [name for name in PROBLEMS if offered(PROBLEMS[name], direction, precision)]
 
