@@ -22,7 +22,7 @@ from winolab.torch import derivatives
 from winolab.torch.asked import DIRECTIONS, Options
 from winolab.torch.operators import OPERATORS
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 
 
 @given(problems(), st.sampled_from(DIRECTIONS), st.integers(0, 99))

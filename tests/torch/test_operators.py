@@ -19,6 +19,7 @@ GEOMETRY = ([2, 1], [1, 0, 2, 1], [1, 2], 2)
 OPERATORS = torch.ops.winolab
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that")  # opcheck's own
 @pytest.mark.parametrize("kind", ["plain", "grad", "channels_last", "named"])
 def test_opcheck_passes(kind: str) -> None:
     x, w = tensors((2, 4, 6, 7), (6, 2, 3, 3))
@@ -69,7 +70,7 @@ def test_torch_export_keeps_the_operators() -> None:
         assert torch.equal(program.module()(x), net(x))
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace", "ignore::torch.jit.TracerWarning")
 def test_torch_jit_is_refused_in_a_line() -> None:
     """An assertion inside PyTorch had failed."""
     (x,) = tensors((2, 3, 8, 8), dtype=torch.float32)
@@ -132,7 +133,7 @@ def test_gradients_leave_the_dispatcher_out_too(monkeypatch: pytest.MonkeyPatch)
     assert quick == [0, 1, 0, 1]
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 def test_the_dispatcher_is_left_out_only_where_nothing_looks_on() -> None:
     """Plain tensors are spared it, with gradients or not; modes and transforms see operators."""
     x, w = tensors((2, 4, 6, 6), (6, 4, 3, 3))

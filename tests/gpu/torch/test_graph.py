@@ -85,7 +85,7 @@ def test_a_wider_result_has_gradients_of_its_operands_type(torch) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # dual_level's own
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # dual_level's own
 def test_results_live_in_torch_as_its_own_do(torch) -> None:
     """Tangents, views that negate, results changed in place, saved tensors that were written to."""
     forward = torch.autograd.forward_ad

@@ -19,7 +19,7 @@ from winolab.torch.asked import DIRECTIONS  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*torch.jit.script"),
 ]
 # Relative RMS: of the least accurate algorithm that the planner takes, and of FP32's sums.
 MOST = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 8e-2}
