@@ -18,8 +18,8 @@ from tests.torch.network import Net, tensors
 from tests.torch.samples import NAMES, entry, ours, theirs
 from tests.torch.transforms import GROUPS, SHAPES, convolve, transforms
 from winolab.problem import in_layout, shapes
-from winolab.torch import derivatives
 from winolab.torch.asked import DIRECTIONS, Options
+from winolab.torch.derivatives import gradient
 from winolab.torch.operators import OPERATORS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script")
@@ -43,7 +43,7 @@ def test_gradients_are_adjoint(problem, direction, seed) -> None:
     assert total == (first * a).sum() == (second * b).sum()
 
 
-@pytest.mark.filterwarnings("ignore:Please use `torch.vmap`:FutureWarning")  # 2.5's gradcheck's own
+@pytest.mark.filterwarnings("ignore:Please use `torch.vmap`:FutureWarning")  # 2.6's gradcheck's own
 @pytest.mark.parametrize("name", NAMES)
 def test_derivatives_are_those_of_differences(name: str) -> None:
     """First and second ones, forward and backward, batched too, of a sample of PyTorch's."""
@@ -95,15 +95,6 @@ def test_transforms_give_pytorch_s_values(transform: str, kind: str, groups: int
         assert float(q.abs().max()) > 0
 
 
-@pytest.mark.parametrize("transform", ["vmap of grad of both", "jvp of grad", "grad of grad"])
-def test_transforms_give_the_same_without_what_pytorch_2_5_has_not(transform, monkeypatch) -> None:
-    apply, function = TRANSFORMS[transform], partial(convolve, "conv2d", 1, ours("conv2d"))
-    expected = apply(function)
-    monkeypatch.setattr(derivatives, "any_requires_grad", derivatives._any_requires_grad)
-    for p, q in zip(tree_leaves(apply(function)), tree_leaves(expected), strict=True):
-        assert torch.equal(p, q)
-
-
 def test_derivatives_are_asked_for_as_the_result_was() -> None:
     """But for what holds for that alone: its dtype, scales of its operands, tiles of gradients."""
     asked = []
@@ -114,7 +105,7 @@ def test_derivatives_are_asked_for_as_the_result_was() -> None:
     for direction in DIRECTIONS:
         size = () if direction == "forward" else ((5,),)
         for operand in range(2):
-            derivatives.gradient(stand_ins, operand, arrays, direction, (*size, *geometry, *how))
+            gradient(stand_ins, operand, arrays, direction, (*size, *geometry, *how))
             wanted, arguments = asked.pop()
             tile = "direct" if "backward_filter" in (direction, wanted) else how[0]
             expected = Options(tile, how[1], None, how[3], how[4], None, how[6])

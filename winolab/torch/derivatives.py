@@ -29,14 +29,6 @@ Calls = dict[str, Any]  # of an operator, by direction
 NOT_CAST: frozenset[str] = frozenset()  # what plain.casting says where autocast is off
 
 
-def _any_requires_grad(*tensors: Tensor) -> bool:
-    return any(each.requires_grad for each in tensors)
-
-
-# PyTorch 2.5 has no such function.
-any_requires_grad: Any = getattr(torch._C, "_any_requires_grad", _any_requires_grad)
-
-
 def gradient(
     calls: Calls,
     operand: int,
@@ -161,7 +153,7 @@ def register(
     apply: Any = Convolution.apply  # pyright: ignore[reportAttributeAccessIssue]
 
     def kernel(keyset: Any, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
-        if any_requires_grad(a, b) or forward_ad._current_level >= 0:
+        if a.requires_grad or b.requires_grad or forward_ad._current_level >= 0:
             if torch._C._are_functorch_transforms_active():
                 modes = partial(_modes, torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled())
                 with enable_single_level_autograd_function():
