@@ -98,9 +98,8 @@ def samples(wanted: tuple[str, ...] = FITTED) -> dict[str, Sample]:
     for row in rows():
         if not set(_sections(row)) & set(wanted) or (p := plan_of(row)) is None:
             continue
-        if not getattr(p, "predictable", True):
-            continue
-        if type(p).__name__ not in PREDICTED:  # fused F(2×2,3×3), say: fitted elsewhere
+        # fused F(2×2,3×3), say, is fitted elsewhere
+        if type(p).__name__ not in PREDICTED or not getattr(p, "predictable", True):
             continue
         section, predict = PREDICTED[type(p).__name__]
         key = (*row.where, row.step, row.kernel, row.products, row.variant, row.workspace)

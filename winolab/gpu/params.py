@@ -112,6 +112,10 @@ class View:
     finish: Finish | None = None  # of y
     aligned: bool = True  # whether the array's address is a multiple of VECTOR
 
+    def steps(self, batch: int, sizes: tuple[int, int, int]) -> list[int]:
+        """A map's strides along dimensions of more than one element."""
+        return [s for s, n in zip(self.strides, (batch, *sizes), strict=True) if n > 1]
+
     def in_vectors(self, width: int, steps: Iterable[int], size: int) -> bool:
         """Whether vectors of so many bytes may be read at all of these steps; ``steps`` are in
         elements of ``size`` bytes."""

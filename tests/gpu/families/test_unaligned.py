@@ -11,9 +11,9 @@ import pytest
 import winolab
 from tests.gpu import hosted
 from tests.gpu.support.pretended import Array, Library
+from winolab.gpu.planner.request import DIRECTIONS
 from winolab.problem import Problem, shapes
 
-DIRECTIONS = ("forward", "backward_data", "backward_filter")
 PROBLEMS = {  # cuBLASLt's are of its own tests
     "thin": Problem.of((1, 5, 9, 64), (8, 3, 3, 64), padding=1),
     "few": Problem.of((1, 5, 9, 8), (24, 3, 3, 8), padding=1),

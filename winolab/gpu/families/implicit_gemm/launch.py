@@ -66,7 +66,7 @@ def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Par
     if call.gradient:
         y, address, group = b, b.address, 0
         m, *taps, channel = out.strides
-        w_vectors = b.in_vectors(of_w, _steps(b, c.batch, c.output), size)
+        w_vectors = b.in_vectors(of_w, b.steps(c.batch, c.output), size)
     else:
         address, m, channel, *taps = correlation_params.filter_map(c, b, 0, size)
         group = (c.channels if c.rotated else c.out_channels) * b.strides[0]
@@ -105,7 +105,7 @@ def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Par
         call.segments,
         *c.padding,
         *c.filter,
-        int(a.in_vectors(of_x, _steps(a, c.batch, c.input), size)),
+        int(a.in_vectors(of_x, a.steps(c.batch, c.input), size)),
         int(w_vectors),
         1 if call.gradient else _stored(call, out),
     )
@@ -115,15 +115,9 @@ def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Par
 def _stored(call: Tiling, y: View) -> int:
     """Channels of a store."""
     c, size = call.correlation, ITEMSIZE[call.out_dtype]
-    steps = _steps(y, c.batch, c.output)
+    steps = y.steps(c.batch, c.output)
     for count in (8, 2) if size == 2 else (2,):
         whole = call.merged * c.out_channels % count == 0
         if whole and y.in_vectors(count * size, steps, size):
             return count
     return 1
-
-
-def _steps(view: View, batch: int, sizes: tuple[int, int, int]) -> list[int]:
-    """Strides of a map that has more than one element along them."""
-    counts = (batch, *sizes)
-    return [s for s, n in zip(view.strides, counts, strict=True) if n > 1]

@@ -24,9 +24,10 @@ def parameters(call: Tiling, x: View, w: View, y: View) -> Params:
     """Parameters of the kernel: of one row where all positions follow each other."""
     c, size = call.correlation, ITEMSIZE[call.dtype]
     address, m, channel, *taps = correlation_params.filter_map(c, w, 0, size)
-    vectors = _vectors(x, c.batch, c.input, size)
+    vectors = x.in_vectors(VECTOR, x.steps(c.batch, c.input), size)
     if call.config.kind == "channels":
-        vectors = _vectors(y, c.batch, c.output, ITEMSIZE[call.out_dtype])
+        out_size = ITEMSIZE[call.out_dtype]
+        vectors = y.in_vectors(VECTOR, y.steps(c.batch, c.output), out_size)
     maps = (x, c.input), (y, c.output)
     even = all(in_order((c.batch, *sizes), v.strides, v.strides[-1]) for v, sizes in maps)
     flat = even and call.row is not c
@@ -69,9 +70,3 @@ def _digits(number: int, sizes: list[int]) -> list[int]:
         number, digit = divmod(number, size)
         found.append(digit)
     return [number, *reversed(found)]
-
-
-def _vectors(view: View, batch: int, sizes: tuple[int, int, int], size: int) -> bool:
-    """Whether all of its pixels lie 16-byte aligned."""
-    steps = (s for s, n in zip(view.strides, (batch, *sizes), strict=True) if n > 1)
-    return view.in_vectors(VECTOR, steps, size)

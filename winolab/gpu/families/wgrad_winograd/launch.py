@@ -8,6 +8,7 @@ products on wgmma or mma.sync, adding to what earlier chunks left; a last one su
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from math import prod
 
@@ -29,10 +30,10 @@ def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspac
     size, out_size = ITEMSIZE[DTYPES[call.precision]], ITEMSIZE[call.out_dtype]
     slices = [range(t, min(t + call.slice, call.taps)) for t in range(0, call.taps, call.slice)]
     for group in range(call.problem.groups):
-        x = View(a.address + size * group * call.channels, a.strides)
-        dy = View(b.address + size * group * call.out_channels, b.strides)
+        x = replace(a, address=a.address + size * group * call.channels)
+        dy = replace(b, address=b.address + size * group * call.out_channels)
         first_weight = out_size * group * call.out_channels * out.strides[0]
-        dw = View(out.address + first_weight, out.strides)
+        dw = replace(out, address=out.address + first_weight)
         for chunk in call.chunks:  # one, where there are several slices
             first = group == 0 and chunk is call.chunks[0]
             _transform(call, kernels, x, dy, workspace, chunk, first)
