@@ -3,6 +3,8 @@ addresses are recorded before they are known, and no vector may be read where no
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 import winolab
 from tests.gpu import hosted
 from tests.gpu.support.pretended import Array, Library
+from winolab.gpu import driver
 from winolab.gpu.planner.request import DIRECTIONS
 from winolab.problem import Problem, shapes
 
@@ -47,6 +50,36 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_whatever_begins_between_vectors(
     name: str, precision: str, named: str | None, library: Library, checked: None
 ) -> None:
+    for out, filled in results(name, precision, named, moved, Array):
+        assert filled.values is out.values
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("named", [None, "direct"])
+@pytest.mark.parametrize("precision", TYPES)
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_whatever_begins_between_vectors_on_a_gpu(
+    name: str, precision: str, named: str | None
+) -> None:
+    cupy = driver.cupy()
+    for out, filled in results(name, precision, named, partial(moved_on_gpu, cupy), cupy.asarray):
+        assert filled is out
+
+
+def moved_on_gpu(cupy: Any, values: np.ndarray, elements: int = 1) -> Any:
+    """The same on a GPU, where allocations begin at multiples of 256 bytes."""
+    memory = cupy.zeros(values.size + elements, values.dtype)
+    found = memory[elements:].reshape(values.shape)
+    found[...] = cupy.asarray(values)
+    assert found.data.ptr % 16 == elements * values.itemsize
+    return found
+
+
+def results(
+    name: str, precision: str, named: str | None, move: Callable[..., Any], put: Callable[..., Any]
+) -> Iterator[tuple[Any, Any]]:
+    """The ``out`` that was given and what came back, of every direction with one array moved, once
+    it is seen to be right."""
     problem, rng = PROBLEMS[name], np.random.default_rng(0)
     for direction in DIRECTIONS:
         *given, size = shapes(direction, problem)
@@ -59,12 +92,13 @@ def test_whatever_begins_between_vectors(
         due = call(a.astype(float), b.astype(float), *third, **how, precision="fp64")
         how |= {"precision": precision, "algorithm": named}
         for which in ("a", "b", "out"):
-            x, y = (moved(v) if which == here else v for v, here in ((a, "a"), (b, "b")))
-            out = moved(np.full(due.shape, np.nan, a.dtype), int(which == "out"))
-            found = call(Array(x), Array(y), *third, out=Array(out), **how)
-            assert found.values is out
+            x, y = (put(move(v) if which == here else v) for v, here in ((a, "a"), (b, "b")))
+            out = put(move(np.full(due.shape, np.nan, a.dtype), int(which == "out")))
+            found = call(x, y, *third, out=out, **how)
             bound = (2e-5 if precision == "fp32" else 2e-2) * max(1.0, np.abs(due).max())
-            assert np.abs(out - due).max() <= bound, (direction, which)
+            values = found.get() if hasattr(found, "get") else found.values
+            assert np.abs(values - due).max() <= bound, (direction, which)
+            yield out, found
 
 
 @pytest.mark.parametrize("precision", TYPES)
