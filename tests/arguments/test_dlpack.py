@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+import winolab.torch
 from winolab.arguments.dlpack import BFLOAT16, foreign, numpy_view, returned
 
 VALUES = np.arange(-6.0, 6.0).reshape(3, 4)
@@ -48,6 +49,16 @@ def test_the_array_api_s_own() -> None:
     back = returned(numpy_view("x", made) + 1, made)
     assert isinstance(back, type(made))
     assert bool(array_api_strict.all(back == made + 1))
+
+
+def test_a_subclass_of_mine_is_its_library_s() -> None:
+    class Mine(torch.Tensor):
+        pass
+
+    x = torch.ones(1, 4, 6, 5).as_subclass(Mine)
+    assert type(returned(numpy_view("x", x), x)) is torch.Tensor
+    w = torch.ones(3, 4, 3, 3)
+    assert type(winolab.torch.conv2d(x, w, algorithm="winograd:2x2:3x3")) is Mine
 
 
 def test_what_cannot_pass_is_refused_in_a_line() -> None:

@@ -54,7 +54,9 @@ def returned(result: np.ndarray, like: Any) -> Any:
 
     Raises TypeError for elements that the library does not know.
     """
-    package = type(like).__module__.partition(".")[0]
+    # A subclass may be of another package than the library that has its base.
+    packages = [kind.__module__.partition(".")[0] for kind in type(like).__mro__]
+    package = next((p for p in packages if hasattr(sys.modules.get(p), "from_dlpack")), packages[0])
     has_namespace = hasattr(like, "__array_namespace__")
     library = like.__array_namespace__() if has_namespace else sys.modules[package]
     try:
