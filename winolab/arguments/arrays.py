@@ -117,3 +117,19 @@ def check_float16(largest: float) -> None:
             f"dw reaches {largest:.6g}, and float16 holds at most 65504: ask for out_dtype float32 "
             "or bfloat16, which hold it"
         )
+
+
+def seen(shape: tuple[int, ...], first: bool | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and strides of a contiguous array as the caller sees it: channels that lie last are
+    moved behind the batch where ``first`` is true, those that lie there to the end where false."""
+    strides = contiguous(shape)
+    if first is None:
+        return shape, strides
+    last = len(shape) - 1
+    order = (0, last, *range(1, last)) if first else (0, *range(2, last + 1), 1)
+    return tuple(shape[i] for i in order), tuple(strides[i] for i in order)
+
+
+def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a C-contiguous array."""
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))

@@ -13,7 +13,18 @@ import ctypes
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import (
+    addressof,
+    byref,
+    c_float,
+    c_int,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -111,13 +122,13 @@ class Call:
             )
         _check(library, name, status)
         a, b, c, workspace = (c_void_p.from_address(struct + PRODUCT.offsets[i]) for i in range(4))
-        self._stream = c_void_p()
-        self._start = partial(
-            getattr(library, MATMUL),
-            *(c_void_p(function.handle), operation, byref(c_float(1)), a, sides[0], b, sides[1]),
-            *(byref(c_float(0)), c, out, c, out, byref(found), workspace, c_size_t(p["size"])),
-            self._stream,
+        self._stream, self._pointed = c_void_p(), (c_float(1), c_float(0), found)
+        one, zero, algorithm = (c_void_p(addressof(each)) for each in self._pointed)
+        self._arguments = (
+            *(c_void_p(function.handle), operation, one, a, sides[0], b, sides[1], zero),
+            *(c, out, c, out, algorithm, workspace, c_size_t(p["size"]), self._stream),
         )
+        self._start = partial(getattr(library, MATMUL), *self._arguments)
 
     def on(self, stream: int) -> None:
         """Where it is launched from now on."""
@@ -125,8 +136,18 @@ class Call:
 
     def start(self) -> int:
         """Launch it: 0, the driver's status of success. Raises RuntimeError with the library's."""
-        _check(self.kernel.library, MATMUL, self._start())
+        self.check(self._start())
         return 0
+
+    def check(self, status: int) -> None:
+        """Raise RuntimeError with the library's status, if it is none of success."""
+        _check(self.kernel.library, MATMUL, status)
+
+    def words(self) -> tuple[int, list[int], int]:
+        """As a Launch's: where the arguments lie, which ctypes holds in memory of their own."""
+        function = driver.address_of(getattr(self.kernel.library, MATMUL))
+        places = [addressof(each) for each in self._arguments]
+        return function, places, addressof(self._stream)
 
 
 @contextmanager

@@ -103,6 +103,18 @@ class Launch:
         """Where launches go from now on."""
         self._config.stream = stream
 
+    def check(self, status: int) -> None:
+        """Raise what a status of ``start`` says, if it says anything."""
+        check(status)
+
+    def words(self) -> tuple[int, list[int], int]:
+        """What ``start`` does, for who has no Python: the address of a function, where each of its
+        64-bit arguments lies, and where the stream does."""
+        config = ctypes.addressof(self._config)
+        self._words = (ctypes.c_uint64 * 4)(config, self.kernel.handle, self.params, 0)
+        places = [ctypes.addressof(self._words) + 8 * i for i in range(4)]
+        return address_of(driver().cuLaunchKernelEx), places, config + _Config.stream.offset
+
 
 def check(status: int) -> None:
     """Raise CuPy's CUDADriverError where the driver's status is none of success."""
@@ -141,6 +153,17 @@ def encoder(map: TensorMap, to: int) -> Callable[[int], None]:
         written = True
 
     return encode
+
+
+def replacing() -> int | None:
+    """The address of cuTensorMapReplaceAddress, where the driver has it."""
+    found = getattr(driver(), "cuTensorMapReplaceAddress", None)
+    return None if found is None else address_of(found)
+
+
+def address_of(function: Any) -> int:
+    """Where a function of a library begins."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 @cache

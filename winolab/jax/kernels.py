@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from winolab.arguments.arrays import contiguous
 from winolab.arguments.dlpack import BFLOAT16
 from winolab.arguments.tolerance import USUAL_TOLERANCE
 from winolab.gpu import driver
-from winolab.gpu.runtime.arrays import CuPy, Described, contiguous
+from winolab.gpu.runtime.arrays import CuPy, Described
 from winolab.gpu.runtime.call import Call as Prepared
 from winolab.gpu.runtime.call import prepare_call
 from winolab.gpu.runtime.planned import PlannedCall

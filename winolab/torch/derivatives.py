@@ -67,6 +67,14 @@ def quick_gradient(
     return result
 
 
+def way(direct: Any, calls: Calls, arrays: tuple[Tensor, Tensor, Tensor]) -> Any:
+    """What computes the gradients of these operands and of this gradient of their result."""
+    quick = not is_dynamo_compiling() and not torch.is_grad_enabled()
+    if quick and plain.casting(*arrays) == NOT_CAST:
+        return partial(quick_gradient, direct)
+    return partial(gradient, calls)
+
+
 def asked_for(
     direction: str, operand: int, shape: Any, on_cpu: bool, arguments: tuple[Any, ...]
 ) -> tuple[str, int, int, tuple[Any, ...]]:
@@ -127,17 +135,9 @@ def register(
             a, b = ctx.saved_tensors
             arrays = a, b, upstream if upstream.dtype == a.dtype else upstream.to(a.dtype)
             _, first, second, _ = ctx.needs_input_grad
-            by, how = gradient, calls
-            quick = not is_dynamo_compiling() and not torch.is_grad_enabled()
-            if quick and plain.casting(*arrays) == NOT_CAST:
-                by, how = quick_gradient, direct
+            by = way(direct, calls, arrays)
             of = arrays, direction, ctx.arguments
-            return (
-                None,
-                by(how, 0, *of) if first else None,
-                by(how, 1, *of) if second else None,
-                None,
-            )
+            return None, by(0, *of) if first else None, by(1, *of) if second else None, None
 
         @staticmethod
         def jvp(ctx, _, da, db, rest):  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -44,9 +44,14 @@ class KeptFilters:
         # and the filters. None: the kernel reads the filter as it is; a tensor: as autocast casts
         # it. All change at once: replicas of a module share this, in threads, for their weights.
         self._kept: tuple[Any, Any, dict[Any, Any]] = (None, None, {})
+        self.native: Any = None  # the same for calls past Python
 
     def convolve(self, direction: Direction, a: Tensor, w: Tensor, *arguments: Any) -> Tensor:
         """The operator of ``direction``, by the kept filter where one serves."""
+        if call := plain.NATIVE.call:
+            y = call(operators.NUMBERS[direction], arguments, a, w, self.native or False)
+            if y is not None:
+                return y
         casting = plain.casting(a, w)
         if casting is None or not serves(a, w):
             return operators.CALLS[direction](a, w, *arguments)
@@ -59,17 +64,20 @@ class KeptFilters:
         held = self._found(direction, arguments, a, w, dtype)
         if held is None and a.dtype != w.dtype:
             return operators.CALLS[direction](a, w, *arguments)
-        if held is None or isinstance(held, Tensor):
-            return operators.directly(direction, arguments, a, w if held is None else held)
+        found: Any = w if held is None else held
+        self.native = plain.NATIVE.hold(self.native, direction, arguments, a, w, dtype, found)
+        if isinstance(found, Tensor):
+            return operators.directly(direction, arguments, a, found)
         lies = a.shape, a.stride(), a.dtype, a.get_device(), a.data_ptr() % 16
-        key = direction, arguments, held.number, *lies
+        key = direction, arguments, found.number, *lies
         call: Any = calls.kept.get(key)
         if call and call.quick:
-            return call.quick(a, held)
+            return call.quick(a, found)
         question = operators.asked_by(direction, arguments)
-        if known := calls.recall(question, a, held, None):
+        if known := calls.recall(question, a, found, None):
             calls.remember(key, known)
-        return run(question, a, held, w)
+            plain.NATIVE.keep(direction, 2, arguments, (found.number, lies), known)
+        return run(question, a, found, w)
 
     def _found(
         self, direction: str, arguments: tuple[Any, ...], a: Tensor, w: Tensor, dtype: torch.dtype
@@ -81,7 +89,7 @@ class KeptFilters:
         belongs, tensor, filters = self._kept
         if belongs != of or tensor() is not w:
             filters: dict[Any, Any] = {}
-            self._kept = of, weakref.ref(w), filters
+            self._kept, self.native = (of, weakref.ref(w), filters), None
         key = direction, arguments, a.shape, a.dtype
         found: Any = filters.get(key, filters)
         if found is not filters:
@@ -97,6 +105,7 @@ class KeptFilters:
             found = cast
         if len(filters) >= SHAPES:
             filters.pop(next(iter(tuple(filters))), None)
+            self.native = None
         filters[key] = found
         return found
 

@@ -16,7 +16,9 @@ from winolab.problem import Direction
 from winolab.torch import functional, operators
 from winolab.torch.asked import kept_geometry, plain_sizes
 from winolab.torch.kept import KeptFilters
+from winolab.torch.plain import NATIVE
 
+FORWARD = operators.NUMBERS["forward"]
 OWN = ("algorithm", "precision", "_limit", "batch_invariant")
 READ = itemgetter("stride", "padding", "dilation", "groups", "padding_mode", *OWN)
 
@@ -99,6 +101,23 @@ class Convolution(nn.Module):
 
 
 class _Forward(Convolution):
+    def forward(self, input: Any) -> Any:
+        me: Any = self
+        parameters = me._parameters
+        # A weight that is computed of others, or a bias, is no parameter.
+        weight = parameters.get("weight") if "bias" in parameters else None
+        native = None if is_dynamo_compiling() else NATIVE.call
+        if native and weight is not None and (arguments := self._arguments()):
+            filters = None if me.training else self.kept.native or False
+            y = native(FORWARD, arguments, input, weight, filters)
+            if y is not None:
+                bias = parameters["bias"]
+                if bias is None:
+                    return y
+                functional.check_bias(bias, weight.shape[0])
+                return functional.with_bias(y, bias)
+        return self._conv_forward(input, me.weight, me.bias)
+
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if not is_dynamo_compiling() and type(input) is Tensor and not input.is_complex():
             arguments = self._arguments()

@@ -100,6 +100,10 @@ def _call(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
     """The operator's result; without the dispatcher, which takes half of a call and under autocast
     most of it, where its sets of keys say that no other mode and no transform looks on."""
     if not is_dynamo_compiling():
+        if native := plain.NATIVE.call:
+            y = native(NUMBERS[direction], arguments, a, b, None)
+            if y is not None:
+                return y
         casting = plain.casting(a, b)
         if casting is not None:
             if casting:
@@ -122,6 +126,17 @@ def directly(direction: str, arguments: tuple[Any, ...], a: Tensor, b: Tensor) -
         return (_on_cuda if a.is_cuda else _on_cpu)(direction, a, b, *arguments)
 
 
+def _gradient(
+    number: int, operand: int, a: Tensor, b: Tensor, upstream: Tensor, arguments: tuple[Any, ...]
+) -> Tensor:
+    """An operand's gradient, for the native module, which asks for what it does not know."""
+    arrays = a, b, upstream
+    by = derivatives.way(directly, CALLS, arrays)
+    return by(operand, arrays, DIRECTIONS[number], arguments)
+
+
+plain.NATIVE.gradient = _gradient
+NUMBERS = {direction: number for number, direction in enumerate(DIRECTIONS)}
 BACKGROUND = warm.Background()
 forward, backward_data, backward_filter = (partial(_call, each) for each in DIRECTIONS)
 CALLS: dict[str, Any] = dict(

@@ -22,6 +22,7 @@ from torch._C._autograd import _profiler_enabled
 from torch.autograd import forward_ad
 
 from winolab import calls
+from winolab.torch.native import Native
 
 AUTOCAST = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
 AUTOCAST_KEYS = {
@@ -54,8 +55,14 @@ def known(question: tuple[Any, ...], a: Tensor, b: Tensor) -> Any:
 
 def keep(question: tuple[Any, ...], a: Tensor, b: Tensor, call: calls.Recorded) -> None:
     """Let ``known`` find the call."""
+    key = _key(question, a, b)
     with suppress(TypeError):
-        calls.remember(_key(question, a, b), call)
+        calls.remember(key, call)
+    direction, *found, arguments = question
+    operand, shape = found or (-1, ())
+    NATIVE.keep(direction, operand, arguments, (shape, key[1:]), call)
+    if a.is_cuda:
+        NATIVE.begin()
 
 
 def keep_again(question: tuple[Any, ...], a: Tensor, b: Tensor, other: tuple[Any, ...]) -> None:
@@ -124,3 +131,7 @@ def _casts_by_keys() -> dict[tuple[int, int], frozenset[str]]:
 TENSORS = frozenset({Tensor, torch.nn.Parameter})
 CASTING = _casts_by_keys()
 PLAIN = {device.lower(): frozenset(_keys(device)) for device in ("CPU", "CUDA")}
+NATIVE = Native(
+    list(PLAIN["cuda"]),
+    {keys: sum(1 << (device == "cuda") for device in on) for keys, on in CASTING.items()},
+)

@@ -16,6 +16,7 @@ from winolab.device import Device, datasheet
 from winolab.gpu import warm
 from winolab.torch.convert import gpu_of, without_numbers
 from winolab.torch.operators import BACKGROUND, OPERATORS, asked_by, units
+from winolab.torch.plain import NATIVE
 
 
 class _Recorded(TorchDispatchMode):
@@ -53,8 +54,10 @@ def warmup(
     how far it is, where that is a terminal and unless ``progress`` is False.
 
     Kernels are kept in the folder WINOLAB_CACHE, so that the next process finds them. The result
-    names them and says how long each took. Raises ValueError for a model on the CPU without a
-    device, and as ``convert`` does; what the layers themselves refuse; MachineError without NVRTC.
+    names them and says how long each took. For a model on a GPU the module by which calls go past
+    Python is compiled, too (winolab.torch.native). Raises ValueError for a model on the CPU without
+    a device, and as ``convert`` does; what the layers themselves refuse; MachineError without
+    NVRTC.
 
     >>> layer = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU())  # none of winolab's
     >>> print(warmup(layer, torch.ones(1, 3, 8, 8), device="h100"))
@@ -71,9 +74,13 @@ def warmup(
     ]
     distinct = {(unit.source, unit.arch) for unit in loaded}
     shown = progress and sys.stderr.isatty()
+    if calls and gpu_of(model):
+        NATIVE.begin()
     with Progress(console=Console(stderr=True), transient=True, disable=not shown) as bar:
         task = bar.add_task("compiling", total=len(distinct))
-        return warm.compile_all(loaded, workers, lambda: bar.advance(task))
+        warmed = warm.compile_all(loaded, workers, lambda: bar.advance(task))
+    NATIVE.wait()
+    return warmed
 
 
 def _calls(model: nn.Module, inputs: Any) -> list[tuple[str, Tensor, Tensor, tuple[Any, ...]]]:

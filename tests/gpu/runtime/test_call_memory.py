@@ -12,9 +12,9 @@ import pytest
 import winolab
 from tests.gpu.support.pretended import Array, Library
 from winolab.algorithm import Problem
+from winolab.arguments.arrays import contiguous
 from winolab.conv import shape_of
 from winolab.gpu.runtime import call
-from winolab.gpu.runtime.array_layout import contiguous
 from winolab.gpu.runtime.arrays import CUPY, Described
 from winolab.options import ConvOptions
 

@@ -14,6 +14,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from winolab.gpu.cublaslt import Heuristic
+
 KINDS = {0: np.dtype("f4"), 2: np.dtype("f2"), 14: np.dtype(ml_dtypes.bfloat16)}
 # Attributes: bytes, and the default.
 OPERATION = {2: (4, 0), 3: (4, 0), 4: (4, 0), 5: (4, 0), 7: (4, 1)}
@@ -109,24 +111,26 @@ class StandIn:
     ) -> int:  # fmt: skip
         if self.status:
             return self.status
-        assert (handle.value, alpha._obj.value, beta._obj.value) == (1, 1.0, 0.0)
+        factors = [ctypes.c_float.from_address(v.value).value for v in (alpha, beta)]
+        assert (handle.value, *factors) == (1, 1.0, 0.0)
         assert (c.value, of_c.value) == (d.value, of_d.value)
-        token, alignment = algorithm._obj.algorithm[:2]
+        heuristic = Heuristic.from_address(algorithm.value)
+        token, alignment = heuristic.algorithm[:2]
         assert token == ALGORITHM
-        needed = algorithm._obj.workspace
+        needed = heuristic.workspace
         if needed > size.value or any((p.value or 0) % alignment for p in (a, b, d)):
             return INVALID
         if needed:
             assert workspace.value % 256 == 0
             ctypes.memset(workspace.value, 0xFF, needed)
         set_to = self.alive[operation.value][1]
-        factors = []
+        matrices = []
         for place, of, transposed in ((a, of_a, set_to[3]), (b, of_b, set_to[4])):
             matrix = self.matrix(place.value, of).astype(np.float64)
-            factors.append(matrix.T if transposed else matrix)
+            matrices.append(matrix.T if transposed else matrix)
         result = self.matrix(d.value, of_d)
         with np.errstate(all="ignore"):
-            result[...] = (factors[0] @ factors[1]).astype(np.float32).astype(result.dtype)
+            result[...] = (matrices[0] @ matrices[1]).astype(np.float32).astype(result.dtype)
         self.products.append({"stream": stream.value, "workspace": size.value, **{
             name: self.alive[of.value][1] for name, of in (("a", of_a), ("b", of_b), ("d", of_d))
         }, "alignment": alignment})  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from winolab.arguments.arrays import CUDA
+from winolab.arguments.arrays import CUDA, seen
 from winolab.arguments.words import type_of
 from winolab.gpu import driver
 
@@ -336,11 +336,8 @@ def _maker(shape: Any, dtype: str, index: int, first: bool | None = None) -> Cal
     the host as long as the tensor; as torch.compile's code does, it leaves out half of what
     torch.empty_strided takes."""
     torch = _torch()
-    strides, kind, device = contiguous(shape), getattr(torch, dtype), _device(index)
-    if first is not None:
-        last = len(shape) - 1
-        order = (0, last, *range(1, last)) if first else (0, *range(2, last + 1), 1)
-        shape, strides = (tuple(v[i] for i in order) for v in (shape, strides))
+    kind, device = getattr(torch, dtype), _device(index)
+    shape, strides = seen(shape, first)
     new = partial(torch.empty_strided, shape, strides, dtype=kind, device=device)
     if quick := getattr(torch._C._dynamo.guards, f"_empty_strided_{device.type}", None):
         new = partial(quick, shape, strides, kind)
@@ -371,11 +368,6 @@ def _numpy(dtype: str) -> np.dtype:
     if dtype == "bfloat16":
         return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
     return np.dtype(dtype)
-
-
-def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of a C-contiguous array."""
-    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
 @contextmanager

@@ -1,4 +1,5 @@
-"""Compiled kernels on disk: <hash of the source>-<hash of the cubin>.cubin, one a source.
+"""Compiled kernels on disk: <hash of the source>-<hash of the cubin>.cubin, one a source; the same
+way, as a .so, the module of winolab/torch/native.
 
 A file is loaded where its content has the hash that it is named by, and nobody but this user and
 root can have written it. Where others can write to the folder, each user has one of their own in
@@ -43,37 +44,44 @@ def cubin(source: str, arch: str, title: str) -> Path:
 def kept(source: str, arch: str) -> Path | None:
     """The sound file of the compiled source; None where it is not in the cache, or where compiling
     is to be watched (WINOLAB_DUMP). Raises as ``cubin``."""
-    return None if os.environ.get("WINOLAB_DUMP") else _kept(_key(source, arch))
+    return None if os.environ.get("WINOLAB_DUMP") else stored(_key(source, arch))
 
 
 def _key(source: str, arch: str) -> str:
     major, minor = nvrtc.version()
-    return _hash(f"{arch} {major}.{minor} {nvrtc.OPTIONS}\n{source}".encode())
+    return digest(f"{arch} {major}.{minor} {nvrtc.OPTIONS}\n{source}".encode())
 
 
 def compiled_anew(source: str, arch: str, title: str) -> Path:
     """The file in the cache, which is written whatever is there. Raises as ``cubin``."""
     key, compiled = _key(source, arch), nvrtc.compile_cubin(source, arch)
-    path = users_folder() / f"{key}-{_hash(compiled.cubin)}.cubin"
-    _write(path, compiled.cubin)
+    path = store(key, compiled.cubin, ".cubin")
     used = "".join(f"{name} {resources}\n" for name, resources in compiled.resources.items())
     dump(f"{key[:12]}.cu", source)
     dump(f"{key[:12]}.txt", f"{title} for {arch}\n{used}")
     return path
 
 
-def _hash(content: bytes) -> str:
+def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
 
 
-def _kept(key: str) -> Path | None:
-    """The sound file of that source, in the folder or in this user's own in it."""
+def store(key: str, content: bytes, suffix: str) -> Path:
+    """The file of that content, written whole or not at all. Raises as ``cubin``."""
+    path = users_folder() / f"{key}-{digest(content)}{suffix}"
+    _write(path, content)
+    return path
+
+
+def stored(key: str) -> Path | None:
+    """The sound file of that key, in the folder or in this user's own in it. Raises as ``cubin``
+    where the folder cannot be entered."""
     folder = cache_folder()
     try:
         for place in dict.fromkeys((folder, users_folder())):
             names = os.listdir(place) if place.exists() and own(place) else []
             for path in (place / name for name in names if name.startswith(f"{key}-")):
-                if own(path) and path.stem == f"{key}-{_hash(path.read_bytes())}":
+                if own(path) and path.stem == f"{key}-{digest(path.read_bytes())}":
                     return path
     except OSError as error:  # a folder that cannot be entered
         raise MachineError(_unusable(folder / key, error)) from error

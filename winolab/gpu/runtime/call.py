@@ -20,7 +20,7 @@ from winolab.gpu.runtime.arrays import Described, Library
 from winolab.gpu.runtime.cache import dump
 from winolab.gpu.runtime.layout_copy import KERNEL, LayoutCopy
 from winolab.gpu.runtime.planned import BIAS, OUT, RESIDUAL, WORKSPACE, A, B, PlannedCall
-from winolab.gpu.runtime.replay import Recording, address_of
+from winolab.gpu.runtime.replay import Recording, Tape, address_of
 from winolab.gpu.runtime.resolve import Resolved, Transformed, resolve
 from winolab.options import ConvOptions
 from winolab.problem import NAMES, Problem
@@ -49,6 +49,7 @@ class Call:
     overlap: Overlap | None  # of operands and ``out``, where the kernels write to that
     anew: Callable[[], Call]  # the same call with a new result
     transformed: bool  # whether its filter is, a Transformed
+    again: Callable[[], Recording | None]  # another recording of the same launches
 
     @cached_property
     def quick(self) -> Callable[[Any, Any], Any] | None:
@@ -79,6 +80,13 @@ class Call:
             return target
 
         return quickly
+
+    def tape(self, *where: int) -> Tape:
+        """``quick``'s launches without Python, once more; ``where``: the stream, and the addresses
+        of operands, result and workspace."""
+        recording = self.again()
+        assert recording  # else there is no ``quick``
+        return recording.tape(*where)
 
     def run(self, a: Any, b: Any, out: Any, *more: Any) -> Any:
         """The result: ``out``, or a new array. ``b`` may be a Transformed; ``more``: bias and
@@ -133,11 +141,16 @@ class Call:
 
     def _maker(self, dtype: str, written: bool = False) -> Callable[[], Any]:
         """What makes it."""
+        shape, first = self.laid(written)
+        return self.library.maker(shape, dtype, self.index, first)
+
+    def laid(self, written: bool = False) -> tuple[tuple[int, ...], bool | None]:
+        """A new result's shape as it lies in memory, and where its channels are moved to for the
+        caller."""
         shape, moved = self.shape, self.out_first and not written
         if moved:
             shape = shape[0], shape[-1], *shape[1:-1]
-        first = None if self.first == moved else self.first
-        return self.library.maker(shape, dtype, self.index, first)
+        return shape, None if self.first == moved else self.first
 
 
 def prepare_call(
@@ -176,11 +189,13 @@ def prepare_call(
         overlap=overlap_of(asked, made),
         anew=cache(partial(prepare_call, direction, problem, library, again, *arrays)),
         transformed=isinstance(b, Transformed),
+        again=partial(record, replace(asked, transformed=None), made, 0),
     )
 
 
-def record(asked: Resolved, made: PlannedCall) -> Recording | None:
-    """The plan's launches between copies; None where there is nothing to sum."""
+def record(asked: Resolved, made: PlannedCall, graphs: int = GRAPHS) -> Recording | None:
+    """The plan's launches between copies, as ``graphs`` graphs at most; None where there is nothing
+    to sum."""
     chosen = made.plan
     if not chosen or asked.problem.empty:
         return None
@@ -208,7 +223,7 @@ def record(asked: Resolved, made: PlannedCall) -> Recording | None:
     kernels = dict(kernels_of(chosen, asked.index))
     for name, copied in made.copies.items():
         kernels[name] = _loaded(copied.copy, name, asked.index)
-    return Recording(kernels, launches, GRAPHS)
+    return Recording(kernels, launches, graphs)
 
 
 def record_filter(chosen: Plan, w: ArrayLayout, index: int) -> Recording:

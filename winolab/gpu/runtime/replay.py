@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
@@ -72,6 +73,9 @@ class Recording:
             elif kind == POINTER and value:
                 mine, beyond = self._of(int(value))
                 mine.pointers.append((words, offset // 8, beyond))
+            else:
+                continue
+            mine.places.append((ctypes.addressof(buffer) + offset, beyond, kind != POINTER))
         made = kernel.launch(grid, threads, ctypes.addressof(pointers), early)
         self._launches.append(made)
         self._needed.append((kernel, buffer, pointers))
@@ -97,6 +101,19 @@ class Recording:
             if repeated:
                 repeated.launched(where, self._launches)
 
+    def tape(self, *where: int) -> Tape:
+        """What ``replay`` does without Python, for the addresses that the structs hold when it
+        returns. Nothing else may replay it from now on."""
+        self._move(where)
+        patches = [(number, *place) for number, of in self._patches.items() for place in of.places]
+        calls = [each.words() for each in self._launches]
+        launches, streams = [call[:2] for call in calls], [stream for *_, stream in calls]
+        return Tape(self, launches, patches, streams, driver.replacing() or 0)
+
+    def failed(self, launch: int, status: int) -> None:
+        """Raise what a launch's status says, of its number; -1 is a tensor map."""
+        (driver if launch < 0 else self._launches[launch]).check(status)
+
     def _move(self, where: tuple[int, ...]) -> None:
         """Let the structs hold these addresses."""
         held, self._where = self._where or (None,) * len(where), ()  # if one cannot be written
@@ -120,6 +137,24 @@ class _Patches:
     def __init__(self) -> None:
         self.pointers: list[tuple[memoryview, int, int]] = []
         self.maps: list[tuple[Callable[[int], None], int]] = []
+        self.places: list[tuple[int, int, bool]] = []  # of both: address, how far, whether a map
+
+
+@dataclass(frozen=True)
+class Tape:
+    """Launches for who replays them without Python (winolab/torch/native), by addresses in the
+    host's memory, which ``owner`` holds.
+
+    Of every launch its function and where its arguments lie; of every place that holds an array's
+    address the array's number in ``replay``, the place, how far from the array it points and
+    whether it is a tensor map, which ``replace`` changes; where streams lie.
+    """
+
+    owner: Recording
+    launches: list[tuple[int, list[int]]]
+    patches: list[tuple[int, int, int, bool]]
+    streams: list[int]
+    replace: int
 
 
 class _Recorder:
