@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -313,7 +314,7 @@ def _finished(y: Tensor, bias: Tensor | None, batched: bool) -> Tensor:
     return y if batched else y.squeeze(0)
 
 
-def with_bias(y: Tensor, bias: Tensor) -> Tensor:
+def with_bias(y: Tensor, bias: Tensor, add: Callable[..., Tensor] = torch.add) -> Tensor:
     """A result with its bias added. Raises TypeError for another dtype without autocast."""
     if bias.dtype != y.dtype:
         if not torch.is_autocast_enabled(y.device.type):
@@ -321,7 +322,7 @@ def with_bias(y: Tensor, bias: Tensor) -> Tensor:
                 f"bias has dtype {bias.dtype} and the result {y.dtype}; convert one of them"
             )
         bias = bias.to(y.dtype)
-    return y + bias.reshape(-1, *[1] * (y.dim() - 2))
+    return add(y, bias.reshape(-1, *[1] * (y.dim() - 2)))
 
 
 def check_bias(bias: Any, channels: int) -> None:

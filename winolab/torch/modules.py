@@ -115,7 +115,7 @@ class _Forward(Convolution):
                 if bias is None:
                     return y
                 functional.check_bias(bias, weight.shape[0])
-                return functional.with_bias(y, bias)
+                return functional.with_bias(y, bias, torch.Tensor.add_)  # y is nobody else's
         return self._conv_forward(input, me.weight, me.bias)
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -299,6 +299,34 @@ def test_autocast_counts_when_it_is_on(prepared) -> None:
         assert {v.dtype for v in got} == {torch.float32}
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_a_module_s_bias(prepared, kind: Any) -> None:
+    """With gradients and without, under autocast or not, of another type or another shape."""
+    how = HOW if kind is torch.float32 else {"padding": 1}
+    layer = winolab.torch.Conv2d(4, 8, 3, **how)
+    theirs = torch.nn.Conv2d(4, 8, 3, padding=1)
+    theirs.load_state_dict(layer.state_dict())
+    most = 1e-4 if kind is torch.float32 else 0.1
+    for _ in range(4):
+        x = drawn()[0].detach()
+        with torch.autocast("cpu", dtype=kind, enabled=kind != torch.float32):
+            found = [module(x) for module in (layer, theirs)]
+            with torch.no_grad():
+                found += [module(x) for module in (layer, theirs)]
+        wanted = [tuple(module.parameters()) for module in (layer, theirs)]
+        found += [v for y, of in zip(found, wanted, strict=False)
+                  for v in torch.autograd.grad(y.float().square().sum(), of)]  # fmt: skip
+        assert found[0].dtype == kind
+        for ours, due in zip((*found[:4:2], *found[4:6]), (*found[1:4:2], *found[6:]), strict=True):
+            torch.testing.assert_close(ours.float(), due.float(), rtol=most, atol=100 * most)
+    layer.bias = torch.nn.Parameter(torch.ones(1))
+    with pytest.raises(ValueError, match=r"bias has shape \(1,\); expected \(8,\)"):
+        layer(x)
+    layer.bias = torch.nn.Parameter(torch.ones(8, dtype=torch.float64))
+    with pytest.raises(TypeError, match=r"bias has dtype torch\.float64 and the result"):
+        layer(x)
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # dual_level's own
 def test_whatever_looks_on_is_asked(prepared) -> None:
     """Modes, transforms, tangents and subclasses see what plain calls go past."""
