@@ -302,7 +302,7 @@ def test_autocast_counts_when_it_is_on(prepared) -> None:
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 def test_a_module_s_bias(prepared, kind: Any) -> None:
     """With gradients and without, under autocast or not, of another type or another shape."""
-    how = HOW if kind is torch.float32 else {"padding": 1}
+    how: dict[str, Any] = HOW if kind is torch.float32 else {"padding": 1}
     layer = winolab.torch.Conv2d(4, 8, 3, **how)
     theirs = torch.nn.Conv2d(4, 8, 3, padding=1)
     theirs.load_state_dict(layer.state_dict())
