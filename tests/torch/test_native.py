@@ -1,5 +1,5 @@
 """Where the native module comes from, or why there is none; what it does is shown in
-tests/gpu/torch/test_training_calls.py."""
+tests/gpu/torch."""
 
 from __future__ import annotations
 

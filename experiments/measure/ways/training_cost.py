@@ -4,7 +4,8 @@ Convolutions of a small ResNet-18 and their gradients, on CPU tensors that winol
 GPU's: plans are an H200's, and the driver does nothing, so that the host's part beside it is what
 is left. Each step has new tensors, and those of ALIVE steps are kept, so that addresses change from
 call to call. A line has microseconds of a layer, the mean over layers of the least of ROUNDS steps,
-and how many functions of Python a layer calls, which no other process changes.
+and how many functions of Python a layer calls, which no other process changes; first of calls by
+Python alone, then with the native module (winolab.torch.native).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from winolab import calls
 from winolab.device import datasheet
 from winolab.gpu import driver
 from winolab.gpu.runtime import arrays, cuda_graphs, loader
-from winolab.torch import operators
+from winolab.torch import modules, native, operators, plain
 
 ALIVE, WARM, ROUNDS, IMAGES = 12, 6, 30, 4
 # Input and output channels, taps, stride, pixels: ResNet-18's with a quarter of the channels.
@@ -53,9 +54,11 @@ class Driver:
 
 
 @contextmanager
-def pretended() -> Iterator[None]:
+def pretended(past_python: bool = False) -> Iterator[None]:
     """Lets tensors of the CPU take a GPU's way, and does not wait for kernels."""
     nothing, describe = Driver(), arrays.TORCH.describe
+    by = native.Native(list(plain.PLAIN["cpu"]), plain.NATIVE.casting)
+    by.gradient = plain.NATIVE.gradient
 
     def load(source: str, title: str, shared: Mapping[str, int], index: int) -> Any:
         return {name: driver.Kernel(name, 1, size, None) for name, size in shared.items()}
@@ -74,10 +77,14 @@ def pretended() -> Iterator[None]:
             (arrays.Torch, "describe", lambda library, v: describe(v)._replace(index=0)),
             (operators, "_on_cpu", operators._on_cuda),
             (calls, "kept", {}),
+            (plain, "NATIVE", by),
+            (modules, "NATIVE", by),
         ):
             stack.enter_context(patch.object(where, name, value))
         stack.callback(arrays._maker.cache_clear)
         arrays._maker.cache_clear()
+        if past_python:
+            by.use(native.loaded(native.compiled()))
         yield
 
 
@@ -148,13 +155,13 @@ def cost(kind: str, order: str, rounds: int = ROUNDS) -> tuple[float, float, flo
 
 def main() -> None:
     torch.set_num_threads(1)
-    with pretended():
-        for kind, order in product(FORMATS, ORDERS):
+    for past_python, kind, order in product((False, True), FORMATS, ORDERS):
+        with pretended(past_python):
             forward, backward, count = cost(kind, order)
-            print(
-                f"{kind} channels {order:5}  forward {forward:5.1f} µs, gradients "
-                f"{backward:5.1f} µs, {count:.0f} calls of Python's functions"
-            )
+        print(
+            f"{'past Python' if past_python else 'Python':11}  {kind} channels {order:5}  forward "
+            f"{forward:5.1f} µs, gradients {backward:5.1f} µs, {count:.0f} calls of functions"
+        )
 
 
 if __name__ == "__main__":

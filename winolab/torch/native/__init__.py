@@ -1,5 +1,5 @@
-"""Calls that were made before, past Python: calls.cpp with kept.h, how they are found and run, and
-tape.h, their launches, compiled where there is a C++ compiler.
+"""Calls that were made before, past Python: calls.cpp and its headers, compiled where there is a
+C++ compiler.
 
 A call of plain CUDA tensors costs the host some tens of microseconds in Python once other work has
 pushed its objects out of the caches (docs/notes/065). What ``winolab.torch.plain`` keeps is told to
@@ -58,7 +58,7 @@ class Native:
         """``plain``: the sets of keys of tensors that only gradients and autocast look on at;
         ``casting``: those of a thread, included and excluded, and where autocast is on then, 1 on
         CPUs and 2 on GPUs."""
-        self._keys = plain, casting
+        self.plain, self.casting = plain, casting
         self._lock = threading.Lock()
         self._waiting: list[tuple[Any, ...]] = []
         self._thread: threading.Thread | None = None
@@ -113,7 +113,8 @@ class Native:
     def use(self, module: Any) -> None:
         """Take calls to a module from now on."""
         stream_of = TORCH.looks()[1]
-        module.setup(*self._keys, vars(forward_ad), driver.make_current, stream_of, self.gradient)
+        functions = driver.make_current, stream_of, self.gradient
+        module.setup(self.plain, self.casting, vars(forward_ad), *functions)
         with self._lock:
             self.module = module
             for each in self._waiting:
