@@ -48,6 +48,7 @@ class KeptFilters:
 
     def convolve(self, direction: Direction, a: Tensor, w: Tensor, *arguments: Any) -> Tensor:
         """The operator of ``direction``, by the kept filter where one serves."""
+        arguments = plain.hashed(arguments)
         if call := plain.NATIVE.call:
             y = call(operators.NUMBERS[direction], arguments, a, w, self.native or False)
             if y is not None:
@@ -55,8 +56,6 @@ class KeptFilters:
         casting = plain.casting(a, w)
         if casting is None or not serves(a, w):
             return operators.CALLS[direction](a, w, *arguments)
-        if list in map(type, arguments):  # which have no hash
-            arguments = tuple(tuple(v) if type(v) is list else v for v in arguments)
         dtype, device = w.dtype, "cuda" if a.is_cuda else "cpu"
         if device in casting:
             dtype = torch.get_autocast_dtype(device)

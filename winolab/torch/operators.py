@@ -54,6 +54,7 @@ def _on_cpu(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
 
 
 def _on_cuda(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
+    arguments = plain.hashed(arguments)
     question = asked_by(direction, arguments)
     known = recall(question, a, b, None)
     if known:
@@ -100,10 +101,9 @@ def _call(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
     """The operator's result; without the dispatcher, which takes half of a call and under autocast
     most of it, where its sets of keys say that no other mode and no transform looks on."""
     if not is_dynamo_compiling():
-        if native := plain.NATIVE.call:
-            y = native(NUMBERS[direction], arguments, a, b, None)
-            if y is not None:
-                return y
+        y = past_python(direction, arguments, a, b)
+        if y is not None:
+            return y
         casting = plain.casting(a, b)
         if casting is not None:
             if casting:
@@ -116,6 +116,13 @@ def _call(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
         if torch._C._get_tracing_state() is not None:
             raise ValueError("torch.jit.trace does not know this operator; use torch.export.export")
     return OPERATORS[direction](a, b, *arguments)
+
+
+def past_python(direction: str, arguments: tuple[Any, ...], a: Tensor, b: Tensor) -> Tensor | None:
+    """The result, which the native module knows, of tensors that nothing but gradients and autocast
+    looks on at; else None."""
+    native = plain.NATIVE.call
+    return native and native(NUMBERS[direction], arguments, a, b, None)
 
 
 def directly(direction: str, arguments: tuple[Any, ...], a: Tensor, b: Tensor) -> Tensor:
@@ -195,7 +202,7 @@ def _register(direction: str) -> None:
     LIBRARY.impl(name, bound(_on_cuda), "CUDA")
     torch.library.register_fake(f"winolab::{name}", bound(_on_meta), lib=LIBRARY)
     FUNCTIONS[direction] = derivatives.register(
-        LIBRARY, direction, OPERATORS[direction], directly, CALLS
+        LIBRARY, direction, OPERATORS[direction], directly, past_python, CALLS
     )
     batching.register(LIBRARY, direction, OPERATORS[direction])
     for device, key in AUTOCAST.items():

@@ -43,6 +43,13 @@ def casting(*tensors: Tensor) -> frozenset[str] | None:
     return None
 
 
+def hashed(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same, lists as tuples, which have a hash."""
+    if list not in map(type, arguments):
+        return arguments
+    return tuple(tuple(v) if type(v) is list else v for v in arguments)
+
+
 def known(question: tuple[Any, ...], a: Tensor, b: Tensor) -> Any:
     """What computes a result of plain tensors, undifferentiated, where a call was kept for what is
     asked and for tensors that lie like these; else None."""

@@ -23,7 +23,7 @@ from tests.gpu.support.steps import (  # noqa: E402
     gradients,
 )
 from tests.torch.network import tensors  # noqa: E402
-from winolab.torch import derivatives  # noqa: E402
+from winolab.torch import derivatives, operators  # noqa: E402
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
@@ -83,6 +83,22 @@ def test_whatever_looks_on_is_asked(prepared) -> None:
     with torch.profiler.profile() as profiled:
         OURS(x, w)
     assert "winolab::conv_forward" in {event.name for event in profiled.events()}
+
+
+@pytest.mark.parametrize("prepared", ["native"], indirect=True)
+def test_operators_go_past_python_too(prepared) -> None:
+    """As code calls them that torch.compile makes, with lists and without gradients."""
+    pair = drawn()
+    for _ in range(4):
+        y, *due = agree(pair)
+    arguments = [1, 1], [1, 1, 1, 1], [1, 1], 1, HOW["algorithm"], HOW["precision"]
+    x, w = (v.detach() for v in pair)
+    before = Launch.native
+    assert torch.equal(operators.OPERATORS["forward"](x, w, *arguments), y)
+    assert Launch.native > before
+    again = operators.OPERATORS["forward"](*pair, *arguments)
+    for mine, right in zip(torch.autograd.grad(again, pair, torch.ones_like(y)), due, strict=True):
+        assert torch.equal(mine, right)
 
 
 def test_a_batch_of_gradients_at_once(prepared) -> None:
