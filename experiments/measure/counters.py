@@ -37,6 +37,7 @@ from winolab.gpu.params import Params
 from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.request import Plan
 from winolab.gpu.runtime import loader
+from winolab.lines import rewrite
 
 RESULTS = ROOT / "experiments" / "results" / "counters.jsonl"
 SECONDS = 240  # that the profiler may take
@@ -340,14 +341,13 @@ def main(
         return
     if shutil.which("ncu") is None:
         raise SystemExit("ncu, NVIDIA's Nsight Compute, is not on the path")
-    machine = bench.context()
-    with output.open("w") as file:
-        for row in profiled(cases):
-            del row["kernel_name"]
-            file.write(json.dumps({**row, **machine}) + "\n")
-            file.flush()
-            speed = f"{row['seconds'] * 1e6:.0f} µs, issue {row['issue']:.0f} %"
-            print(row["layer"], row["products"], row["kernel"], row["launch"], speed, flush=True)
+    machine, rows = bench.context(), []
+    for row in profiled(cases):
+        del row["kernel_name"]
+        rows.append({**row, **machine})
+        speed = f"{row['seconds'] * 1e6:.0f} µs, issue {row['issue']:.0f} %"
+        print(row["layer"], row["products"], row["kernel"], row["launch"], speed, flush=True)
+    rewrite(output, rows)  # those that were there stay if this is interrupted
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ from winolab.spread import pool
 
 RESULTS = ROOT / "experiments" / "results"
 ROUNDS, OTHERS = 7, {7: 3}  # plans beside the pick, by taps of depthwise layers
+COMPILED = 32  # cases whose kernels are compiled at a time
 Case = tuple["Layer | BatchedLayer", str, str]  # with its direction and precision
 
 
@@ -188,17 +189,16 @@ def main(
         cases = [(v, d, p) for v in listed for p in precisions.split(",") for d in asked]
         random.Random(0).shuffle(cases)  # so that what time allows is a sample
         kept = {} if again else {key(row): row["source"] for row in rows if row.get("chosen")}
-        todo = []
-        for case, found, digests in planned(cases, driver.device(0)):
-            if kept.get((str(case[0]), *case[1:])) not in digests:
-                todo.append((case, found))
-        compile_all(plan for _, found in todo[:most] for plan in found)
+        todo = due(planned(cases, driver.device(0)), kept)
         machine = {"run": datetime.now(UTC).isoformat(timespec="seconds"), **bench.context()}
         with Lines(output) as file:
-            for case, found in todo[:most]:
+            for number, (case, found) in enumerate(todo[:most]):
                 if time.monotonic() > end:
                     print(f"no time for {len(todo)} cases in all; call again to go on")
                     break
+                if number % COMPILED == 0:  # no more than time may allow to measure
+                    some = todo[number : min(most, number + COMPILED)]
+                    compile_all(plan for _, plans in some for plan in plans)
                 layer, direction, group = case
                 made = tried(case, measured(layer, direction, group, found))
                 if made is None:
@@ -208,6 +208,19 @@ def main(
         rows = latest(stored(output))
         rewrite(output, shortened(rows))
     print("\n".join(summarized(rows)))
+
+
+def due(
+    every: Iterable[tuple[Case, dict[Plan, bool], set[str]]], kept: Mapping[Any, str]
+) -> list[tuple[Case, dict[Plan, bool]]]:
+    """The cases whose kernel is none of those that were measured, with our plans for them; first
+    those whose kernel has changed, of which the rows say what is no more picked."""
+    found = [
+        (case, found, kept.get((str(case[0]), *case[1:]))) for case, found, digests in every
+        if kept.get((str(case[0]), *case[1:])) not in digests
+    ]  # fmt: skip
+    found.sort(key=lambda each: each[2] is None)
+    return [(case, plans) for case, plans, _ in found]
 
 
 def tried(case: Case, rows: Iterable[Row]) -> list[Row] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,13 @@ def test_cases_are_planned_by_all_cores_with_what_says_whether_rows_are_there() 
     ((same, found, digests),) = planned([case], H100)
     assert (same, found) == (case, plans(*case, H100))
     assert digests == {digest(next(iter(found)))}
+
+
+def test_cases_whose_kernel_has_changed_come_first() -> None:
+    a, b, c = ((Layer("C", size, 96, 7), "forward", "fp32") for size in (56, 28, 14))
+    kept = {(str(a[0]), *a[1:]): "the same", (str(c[0]), *c[1:]): "another"}
+    every: list[Any] = [(case, {}, {"the same"}) for case in (a, b, c)]
+    assert [case for case, _ in layers.due(every, kept)] == [c, b]
 
 
 def test_rows_that_were_added_last_count_and_name_their_machine_once(tmp_path) -> None:
