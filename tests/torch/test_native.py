@@ -177,3 +177,5 @@ def test_python_serves_where_there_is_none(
         assert not by.load()
     assert "the driver is older than CUDA 12.0" in caplog.text
     assert by.call is None
+    by.keep("forward", -1, (1,), (2,), CALL)
+    assert by._waiting is None  # nothing waits in vain

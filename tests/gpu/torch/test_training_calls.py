@@ -7,6 +7,7 @@ change between two calls changes here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from tests.gpu.support.steps import (  # noqa: E402
     W,
     agree,
     drawn,
+    gradients,
 )
 from tests.torch.network import tensors  # noqa: E402
 from winolab.torch import kept  # noqa: E402
@@ -53,6 +55,20 @@ def test_one_operand_that_requires_grad(prepared, which: int) -> None:
     assert len(prepared) == 3
 
 
+def test_transposed_convolutions(prepared) -> None:
+    """Whose gradients are a forward convolution and a filter's."""
+    ours = partial(winolab.torch.conv_transpose2d, **HOW)
+    theirs = partial(torch.nn.functional.conv_transpose2d, padding=1)
+    w, kept = tensors((4, 8, 3, 3), dtype=torch.float32)[0].requires_grad_(), []
+    for _ in range(5):
+        kept.append(drawn()[0])
+        for mine, right in zip(
+            *(gradients(by, (kept[-1], w)) for by in (ours, theirs)), strict=True
+        ):
+            torch.testing.assert_close(mine, right, rtol=1e-4, atol=1e-4)
+    assert sorted(prepared) == ["backward_data", "backward_filter", "forward"]
+
+
 def test_gradients_that_lie_otherwise(prepared) -> None:
     """Expanded, transposed, of a view that begins at an odd address: each is another call."""
     shape = (2, 8, 6, 5)
@@ -73,7 +89,7 @@ def test_derivatives_of_gradients_are_pytorch_s(prepared) -> None:
         return torch.autograd.grad(sum(v.square().sum() for v in first), pair)
 
     pair = drawn()
-    for _ in range(3):
+    for _ in range(6):
         agree(pair)
         for mine, theirs in zip(twice(OURS, pair), twice(THEIRS, pair), strict=True):
             torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-1)

@@ -60,7 +60,7 @@ class Native:
         CPUs and 2 on GPUs."""
         self.plain, self.casting = plain, casting
         self._lock = threading.Lock()
-        self._waiting: list[tuple[Any, ...]] = []
+        self._waiting: list[tuple[Any, ...]] | None = []  # None: there will be no module
         self._thread: threading.Thread | None = None
         self.module: Any = None
         # (direction's number, arguments, a, b, filters) -> the result, or None where it is not
@@ -83,12 +83,15 @@ class Native:
         with self._lock:
             if self.module:
                 self._told(direction, operand, arguments, numbers, call)
-            elif len(self._waiting) < MOST:
+            elif self._waiting is not None and len(self._waiting) < MOST:
                 self._waiting.append((direction, operand, arguments, numbers, call))
 
     def begin(self) -> None:
         """Load the module, compiled behind the caller's back if need be."""
-        if self._thread or os.environ.get("WINOLAB_NATIVE") == "0":
+        if self._thread or self._waiting is None:
+            return
+        if os.environ.get("WINOLAB_NATIVE") == "0":
+            self._waiting = None
             return
         self._thread = threading.Thread(target=self.load, name="winolab-native", daemon=True)
         self._thread.start()
@@ -108,6 +111,8 @@ class Native:
             self.use(loaded(compiled()))
         except (Unavailable, MachineError) as why:
             log.info("calls take Python's way: %s", why)
+            with self._lock:
+                self._waiting = None
         return self.module is not None
 
     def use(self, module: Any) -> None:
@@ -117,9 +122,9 @@ class Native:
         module.setup(self.plain, self.casting, vars(forward_ad), *functions)
         with self._lock:
             self.module = module
-            for each in self._waiting:
+            for each in self._waiting or ():
                 self._told(*each)
-            self._waiting.clear()
+            self._waiting = []
             self.call = module.call
 
     def hold(

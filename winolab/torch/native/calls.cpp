@@ -126,9 +126,9 @@ PyObject* call(PyObject*, PyObject* const* given, Py_ssize_t count) {
   const at::Tensor weight = b;
   bool recorded = at::GradMode::is_enabled() && (a.requires_grad() || b.requires_grad());
   auto to = casts ? at::autocast::get_autocast_dtype(a.device().type()) : b.scalar_type();
+  if (given[4] == Py_False && !recorded) Py_RETURN_NONE;
   if (casts) a = cast(a, to, a.device().type());
   if (given[4] != Py_None && !recorded) {
-    if (given[4] == Py_False) Py_RETURN_NONE;
     auto* filters = static_cast<Filters*>(PyCapsule_GetPointer(given[4], FILTERS));
     if (!filters) raise();
     if (weight.is_inference() || !filters->of(weight)) Py_RETURN_NONE;
@@ -227,7 +227,7 @@ void add_numbers(Numbers& key, PyObject* values) {
 PyObject* keep(PyObject*, PyObject* const* given, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   TORCH_CHECK(count == 10, "keep takes 10 arguments");
-  int64_t arguments = number_of(given[2]);
+  int64_t arguments = number_of(given[2], true);
   if (arguments < 0) Py_RETURN_FALSE;
   int direction = static_cast<int>(PyLong_AsLong(given[0]));
   Numbers key = question(direction, static_cast<int>(PyLong_AsLong(given[1])), arguments);

@@ -82,14 +82,15 @@ struct Filters {
 constexpr const char* FILTERS = "winolab_calls.Filters";
 constexpr size_t SHAPES = 8;  // as of winolab/torch/kept.py
 
-// The number of arguments that have a hash, else -1.
-inline int64_t number_of(PyObject* arguments) {
+// The number of arguments; -1 for those without a hash, and for new ones unless they are to get one.
+inline int64_t number_of(PyObject* arguments, bool anew = false) {
   PyObject* known = PyDict_GetItemWithError(state.questions, arguments);
   if (known) return PyLong_AsLongLong(known);
   if (PyErr_Occurred()) {
     PyErr_Clear();
     return -1;
   }
+  if (!anew) return -1;
   auto number = static_cast<int64_t>(state.arguments.size());
   PyObject* value = PyLong_FromLongLong(number);
   if (!value || PyDict_SetItem(state.questions, arguments, value) < 0) raise();
@@ -108,7 +109,7 @@ inline void add_tensor(Numbers& key, const at::Tensor& v) {
 }
 
 inline Numbers question(int direction, int operand, int64_t arguments) {
-  return {direction * 4 + operand + 1, arguments};
+  return {direction * 8 + operand + 1, arguments};
 }
 
 inline std::shared_ptr<Entry> find(const Numbers& key) {
@@ -201,6 +202,7 @@ inline at::Tensor run(Entry& entry, const at::Tensor& a, Word b) {
   Where where{stream_on(entry.index), reinterpret_cast<Word>(a.data_ptr()), b, 0, 0};
   at::Tensor result, workspace;
   int status = 0, failed = 0;
+  Tape* tape = entry.tape.get();  // which stays, once it is there
   {
     pybind11::gil_scoped_release release;
     at::AutoDispatchBelowADInplaceOrView below;
@@ -213,15 +215,17 @@ inline at::Tensor run(Entry& entry, const at::Tensor& a, Word b) {
     }
     where[3] = reinterpret_cast<Word>(result.data_ptr());
     if (entry.workspace) where[4] = reinterpret_cast<Word>(workspace.data_ptr());
-    if (entry.tape) status = entry.tape->replay(where, failed);
+    if (tape) status = tape->replay(where, failed);
   }
-  if (!entry.tape) {  // with the GIL, under which no other thread makes it
-    auto made = taped(entry.call, where);
-    entry.tape = std::move(made);
-    status = entry.tape->replay(where, failed);
+  if (!tape) {
+    auto made = taped(entry.call, where);  // Python, meanwhile, may let another thread do the same
+    if (!entry.tape) entry.tape = std::move(made);
+    tape = entry.tape.get();
+    pybind11::gil_scoped_release release;
+    status = tape->replay(where, failed);
   }
   if (status) {
-    PyObject* owner = entry.tape->owner.ptr();
+    PyObject* owner = tape->owner.ptr();
     PyObject* raised = PyObject_CallMethod(owner, "failed", "ii", failed, status);
     Py_XDECREF(raised);
     if (raised) PyErr_Format(PyExc_RuntimeError, "the driver's status is %d", status);
