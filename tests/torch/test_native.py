@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -82,6 +83,34 @@ def test_who_was_stopped_is_not_waited_for(compiler: Path, folder: Path) -> None
     os.utime(claim, (old, old))
     assert native.compiled().exists()
     assert not claim.exists()
+
+
+def test_who_is_stopped_meanwhile_is_not_waited_for(
+    compiler: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = native.compiled().name.split("-")[0]
+    for path in folder.glob("*.so"):
+        path.unlink()
+    monkeypatch.setattr(native, "PATIENCE", 1)
+    (folder / f"{key}.compiling").touch()
+    assert native.compiled().exists()
+    assert runs(compiler) == 2
+
+
+def test_who_compiles_gives_signs(tmp_path: Path) -> None:
+    claim, late = tmp_path / "claim", [True]
+    claim.touch()
+    os.utime(claim, (0, 0))
+
+    def communicate(timeout: float) -> tuple[bytes, bytes]:
+        if late:
+            late.pop()
+            raise subprocess.TimeoutExpired("c++", timeout)
+        return b"", b"said"
+
+    process: Any = SimpleNamespace(communicate=communicate)
+    assert native._said(process, claim) == b"said"
+    assert not native._claimed(claim)
 
 
 @pytest.mark.parametrize(
@@ -179,3 +208,16 @@ def test_python_serves_where_there_is_none(
     assert by.call is None
     by.keep("forward", -1, (1,), (2,), CALL)
     assert by._waiting is None  # nothing waits in vain
+
+
+def test_python_serves_where_the_cache_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    by, _ = told()
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path / "file" / "cache"))
+    monkeypatch.setattr(native.driver, "replacing", lambda: 1)
+    with caplog.at_level("INFO", "winolab.torch"):
+        assert not by.load()
+    assert "calls take Python's way: [Errno 20] Not a directory" in caplog.text
+    assert by._waiting is None

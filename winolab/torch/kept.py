@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from winolab import calls
 from winolab.problem import Direction
@@ -36,14 +37,15 @@ class KeptFilters:
     @property
     def nbytes(self) -> int:
         """Device memory that is held, beside the filters themselves."""
-        return sum(held.nbytes for held in list(self._kept[2].values()) if held is not None)
+        return sum(held.nbytes for held in list(self._kept[-1].values()) if held is not None)
 
     def forget(self) -> None:
         """Give the memory back."""
-        # Whose filters they are, a weak reference to it, as memory that is freed is another's soon,
-        # and the filters. None: the kernel reads the filter as it is; a tensor: as autocast casts
-        # it. All change at once: replicas of a module share this, in threads, for their weights.
-        self._kept: tuple[Any, Any, dict[Any, Any]] = (None, None, {})
+        # Whose filters they are, weak references to it and to its data, as memory that is freed is
+        # another's soon, and the filters. None: the kernel reads the filter as it is; a tensor: as
+        # autocast casts it. All change at once: replicas of a module share this, in threads, for
+        # their weights.
+        self._kept: tuple[Any, Any, Any, dict[Any, Any]] = (None, None, None, {})
         self.native: Any = None  # the same for calls past Python
 
     def convolve(self, direction: Direction, a: Tensor, w: Tensor, *arguments: Any) -> Tensor:
@@ -58,6 +60,8 @@ class KeptFilters:
             return operators.CALLS[direction](a, w, *arguments)
         dtype, device = w.dtype, "cuda" if a.is_cuda else "cpu"
         if device in casting:
+            if not (operators.casts(a, device) and operators.casts(w, device)):
+                return operators.CALLS[direction](a, w, *arguments)
             dtype = torch.get_autocast_dtype(device)
             a = a if a.dtype == dtype else a.to(dtype)
         held = self._found(direction, arguments, a, w, dtype)
@@ -85,10 +89,11 @@ class KeptFilters:
         casts it where the kernel reads filters as they are; None where it reads this one, or where
         none is to be kept."""
         of = (w.data_ptr(), w._version, w.shape, w.stride(), dtype, w.get_device())
-        belongs, tensor, filters = self._kept
-        if belongs != of or tensor() is not w:
+        belongs, tensor, data, filters = self._kept
+        if belongs != of or tensor() is not w or data.expired():
             filters: dict[Any, Any] = {}
-            self._kept, self.native = (of, weakref.ref(w), filters), None
+            data = StorageWeakRef(w.untyped_storage())
+            self._kept, self.native = (of, weakref.ref(w), data, filters), None
         key = direction, arguments, a.shape, a.dtype
         found: Any = filters.get(key, filters)
         if found is not filters:
@@ -134,6 +139,6 @@ def serves(a: Tensor, w: Tensor) -> bool:
     return (
         a.is_cuda
         and w.get_device() == a.get_device()
-        and not ((a.requires_grad or w.requires_grad) and torch.is_grad_enabled())
+        and not ((a.requires_grad or w.requires_grad) and operators.records())
         and not w.is_inference()  # has no version
     )

@@ -83,6 +83,10 @@ class Convolution(nn.Module):
         self.kept.forget()  # as PyTorch moves and casts modules
         return super()._apply(*arguments, **named)
 
+    def _load_from_state_dict(self, *arguments: Any, **named: Any) -> None:
+        self.kept.forget()  # PyTorch may swap tensors, which nothing must refer to weakly
+        super()._load_from_state_dict(*arguments, **named)
+
     def extra_repr(self) -> str:
         named = ("algorithm", "precision", "tolerance", "batch_invariant")
         said = [f"{name}={getattr(self, name)!r}" for name in named if getattr(self, name)]

@@ -110,12 +110,17 @@ def _call(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
                 device = "cuda" if a.is_cuda else "cpu"
                 if device in casting:
                     a, b = _as_cast(device, a, b)
-            if (a.requires_grad or b.requires_grad) and torch.is_grad_enabled():
+            if (a.requires_grad or b.requires_grad) and records():
                 return FUNCTIONS[direction](None, a, b, arguments)
             return directly(direction, arguments, a, b)
         if torch._C._get_tracing_state() is not None:
             raise ValueError("torch.jit.trace does not know this operator; use torch.export.export")
     return OPERATORS[direction](a, b, *arguments)
+
+
+def records() -> bool:
+    """Whether gradients are recorded, which inference mode does not whatever is on in it."""
+    return torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
 
 
 def past_python(direction: str, arguments: tuple[Any, ...], a: Tensor, b: Tensor) -> Tensor | None:
@@ -181,14 +186,14 @@ def _cast(direction: str, device: str, key: Any, a: Tensor, b: Tensor, *argument
 def _as_cast(device: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """The operands as autocast has them."""
     dtype = torch.get_autocast_dtype(device)
-    if a.dtype != dtype and _casts(a, device):
+    if a.dtype != dtype and casts(a, device):
         a = a.to(dtype)
-    if b.dtype != dtype and _casts(b, device):
+    if b.dtype != dtype and casts(b, device):
         b = b.to(dtype)
     return a, b
 
 
-def _casts(v: Tensor, device: str) -> bool:
+def casts(v: Tensor, device: str) -> bool:
     """Whether autocast casts it, as at::autocast::is_eligible says."""
     return v.is_floating_point() and v.dtype != torch.float64 and v.device.type == device
 

@@ -38,13 +38,15 @@ from winolab.gpu.runtime.arrays import TORCH
 from winolab.torch.asked import DIRECTIONS
 
 log = logging.getLogger("winolab.torch")
-NAME, SOURCE = "winolab_calls", Path(__file__).parent / "calls.cpp"
+NAME, THREAD = "winolab_calls", "winolab-native"
+SOURCE = Path(__file__).parent / "calls.cpp"
 INCLUDED = (SOURCE.parent / "kept.h", SOURCE.parent / "tape.h")
 # Hidden: as pybind11 hides its own.
 OPTIONS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w")
 LIBRARIES = ("torch_python", "torch_cpu", "c10")
 MOST = 4096  # calls that wait for the module
-PATIENCE = 300  # seconds that another process may take to compile it
+PATIENCE = 30  # seconds without a sign of the process that compiles it
+SIGN = 5  # seconds between two
 
 
 class Unavailable(Exception):
@@ -90,11 +92,12 @@ class Native:
         """Load the module, compiled behind the caller's back if need be."""
         if self._thread or self._waiting is None:
             return
-        if os.environ.get("WINOLAB_NATIVE") == "0":
-            self._waiting = None
-            return
-        self._thread = threading.Thread(target=self.load, name="winolab-native", daemon=True)
-        self._thread.start()
+        with self._lock:
+            if os.environ.get("WINOLAB_NATIVE") == "0":
+                self._waiting = None
+            elif not self._thread:
+                self._thread = threading.Thread(target=self.load, name=THREAD, daemon=True)
+                self._thread.start()
 
     def wait(self) -> None:
         """Return when what was begun is there, or cannot be had."""
@@ -109,7 +112,7 @@ class Native:
             if driver.replacing() is None:
                 raise Unavailable("the driver is older than CUDA 12.0")
             self.use(loaded(compiled()))
-        except (Unavailable, MachineError) as why:
+        except (Unavailable, MachineError, OSError) as why:  # such as a cache nobody may write to
             log.info("calls take Python's way: %s", why)
             with self._lock:
                 self._waiting = None
@@ -177,11 +180,16 @@ def compiled() -> Path:
         return path
     claim = cache.users_folder() / f"{key}.compiling"
     claim.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    if not _claimed(claim):
-        return _awaited(key, claim)
+    while not _claimed(claim):
+        time.sleep(0.5)
+        gone = not claim.exists()
+        if path := cache.stored(key):
+            return path
+        if gone:
+            raise Unavailable("another process did not compile it")
     try:
         log.info("compiling %s for PyTorch %s", SOURCE.name, torch.__version__)
-        return cache.store(key, _built(command), ".so")
+        return cache.store(key, _built(command, claim), ".so")
     finally:
         claim.unlink(missing_ok=True)
 
@@ -203,8 +211,9 @@ def _command() -> list[str]:
     ]  # fmt: skip
 
 
-def _built(command: list[str]) -> bytes:
-    """The compiler's output. Raises Unavailable with what it says."""
+def _built(command: list[str], claim: Path) -> bytes:
+    """The compiler's output; the claim is renewed meanwhile. Raises Unavailable with what it
+    says."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / f"{NAME}.so"
         try:
@@ -214,7 +223,7 @@ def _built(command: list[str]) -> bytes:
         except OSError as error:
             raise Unavailable(f"{command[0]} cannot be run ({error.strerror})") from error
         atexit.register(process.kill)
-        _, said = process.communicate()
+        said = _said(process, claim)
         atexit.unregister(process.kill)
         if process.returncode:
             lines = said.decode(errors="replace").strip().splitlines()
@@ -222,8 +231,18 @@ def _built(command: list[str]) -> bytes:
         return output.read_bytes()
 
 
+def _said(process: subprocess.Popen[bytes], claim: Path) -> bytes:
+    """What the compiler says when it is done."""
+    while True:
+        try:
+            return process.communicate(timeout=SIGN)[1]
+        except subprocess.TimeoutExpired:
+            claim.touch()
+
+
 def _claimed(claim: Path) -> bool:
-    """Whether this process is the one that compiles; what is older than PATIENCE claims nothing."""
+    """Whether this process is the one that compiles; a claim holds for PATIENCE after its last
+    sign."""
     for _ in range(2):
         try:
             claim.touch(exist_ok=False)
@@ -236,14 +255,3 @@ def _claimed(claim: Path) -> bool:
                 continue
             claim.unlink(missing_ok=True)
     return False
-
-
-def _awaited(key: str, claim: Path) -> Path:
-    """What another process compiles. Raises Unavailable where it does not."""
-    while claim.exists():
-        time.sleep(0.5)
-        if path := cache.stored(key):
-            return path
-    if path := cache.stored(key):
-        return path
-    raise Unavailable("another process did not compile it")

@@ -124,7 +124,8 @@ PyObject* call(PyObject*, PyObject* const* given, Py_ssize_t count) {
   int64_t arguments = number_of(given[1]);
   if (arguments < 0) Py_RETURN_NONE;
   const at::Tensor weight = b;
-  bool recorded = at::GradMode::is_enabled() && (a.requires_grad() || b.requires_grad());
+  bool recorded = at::GradMode::is_enabled() && !c10::InferenceMode::is_enabled() &&
+                  (a.requires_grad() || b.requires_grad());
   auto to = casts ? at::autocast::get_autocast_dtype(a.device().type()) : b.scalar_type();
   if (given[4] == Py_False && !recorded) Py_RETURN_NONE;
   if (casts) a = cast(a, to, a.device().type());
@@ -205,6 +206,7 @@ PyObject* hold(PyObject*, PyObject* const* given, Py_ssize_t count) {
   if (filters->by.size() >= SHAPES) filters->by.clear();
   auto dtype = reinterpret_cast<THPDtype*>(given[5])->scalar_type;
   auto owner = pybind11::reinterpret_borrow<pybind11::object>(given[6]);
+  if (given[6] == given[4]) owner = pybind11::none();
   filters->by[filter_key(direction, arguments, dtype, a)] = {entry, address, owner};
   return held;
   END_HANDLE_TH_ERRORS

@@ -59,24 +59,42 @@ struct Hash {
 inline State& state = *new State;  // neither is destroyed, which Python would have to outlive
 inline auto& entries = *new std::unordered_map<Numbers, std::shared_ptr<Entry>, Hash>;
 
+inline void add_tensor(Numbers& key, const at::Tensor& v) {
+  key.append(v.sizes().begin(), v.sizes().end());
+  key.append(v.strides().begin(), v.strides().end());
+  key.push_back(static_cast<int64_t>(v.scalar_type()));
+  key.push_back(v.is_cuda() ? v.get_device() : -1);
+  key.push_back(static_cast<int64_t>(reinterpret_cast<Word>(v.data_ptr()) % 16));
+}
+
 // What a module in evaluation takes for its weight, of a version: the weight, as autocast casts it,
 // or transformed; by what is asked and how the other operand lies.
 struct Filter {
   std::shared_ptr<Entry> entry;
   Word address;
-  pybind11::object owner;
+  pybind11::object owner;  // of the memory; none where that is the weight's, which may lead here
 };
 struct Filters {
   c10::weak_intrusive_ptr<c10::TensorImpl> weight;
+  c10::weak_intrusive_ptr<c10::StorageImpl> storage;  // whose address another gets once it is gone
   uint32_t version;
-  const void* data;
+  Numbers lies;
   std::unordered_map<Numbers, Filter, Hash> by;
 
   explicit Filters(const at::Tensor& w)
-      : weight(w.getIntrusivePtr()), version(w._version()), data(w.const_data_ptr()) {}
+      : weight(w.getIntrusivePtr()), storage(w.storage().getWeakStorageImpl()),
+        version(w._version()), lies(lie(w)) {}
   bool of(const at::Tensor& w) const {
-    return weight._unsafe_get_target() == w.unsafeGetTensorImpl() && data == w.const_data_ptr() &&
-           version == w._version() && !weight.expired();
+    return weight._unsafe_get_target() == w.unsafeGetTensorImpl() && version == w._version() &&
+           !weight.expired() && !storage.expired() && lies == lie(w);
+  }
+
+ private:
+  // Data that is put in the place of a weight's counts no version.
+  static Numbers lie(const at::Tensor& w) {
+    Numbers found{static_cast<int64_t>(reinterpret_cast<Word>(w.const_data_ptr()))};
+    add_tensor(found, w);
+    return found;
   }
 };
 constexpr const char* FILTERS = "winolab_calls.Filters";
@@ -98,14 +116,6 @@ inline int64_t number_of(PyObject* arguments, bool anew = false) {
   Py_INCREF(arguments);
   state.arguments.push_back(arguments);
   return number;
-}
-
-inline void add_tensor(Numbers& key, const at::Tensor& v) {
-  key.append(v.sizes().begin(), v.sizes().end());
-  key.append(v.strides().begin(), v.strides().end());
-  key.push_back(static_cast<int64_t>(v.scalar_type()));
-  key.push_back(v.is_cuda() ? v.get_device() : -1);
-  key.push_back(static_cast<int64_t>(reinterpret_cast<Word>(v.data_ptr()) % 16));
 }
 
 inline Numbers question(int direction, int operand, int64_t arguments) {
