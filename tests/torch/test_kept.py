@@ -166,12 +166,12 @@ def test_autocast_s_filter_is_cast_once_where_none_is_transformed(
     monkeypatch.setattr(kept, "transformed", lambda question, a, w: None)
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
         first = layer(x())
-        (cast,) = layer.kept._kept[2].values()
+        (cast,) = layer.kept._kept[-1].values()
         assert (cast.dtype, layer.kept.nbytes) == (torch.bfloat16, 2 * layer.weight.numel())
         assert torch.equal(layer(x()), first)
-        assert next(iter(layer.kept._kept[2].values())) is cast
+        assert next(iter(layer.kept._kept[-1].values())) is cast
         layer.weight.zero_()
         assert torch.equal(layer(x()), layer.bias.bfloat16().view(1, 6, 1, 1).expand(first.shape))
     with torch.no_grad():
         assert layer(x()).dtype == torch.float32
-    assert layer.kept._kept[2] == {next(iter(layer.kept._kept[2])): None}
+    assert layer.kept._kept[-1] == {next(iter(layer.kept._kept[2])): None}
