@@ -174,4 +174,4 @@ def test_autocast_s_filter_is_cast_once_where_none_is_transformed(
         assert torch.equal(layer(x()), layer.bias.bfloat16().view(1, 6, 1, 1).expand(first.shape))
     with torch.no_grad():
         assert layer(x()).dtype == torch.float32
-    assert layer.kept._kept[-1] == {next(iter(layer.kept._kept[2])): None}
+    assert layer.kept._kept[-1] == {next(iter(layer.kept._kept[-1])): None}
