@@ -55,6 +55,7 @@ def test_a_module_s_bias(prepared, kind: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # dual_level's own
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events")  # 2.11's
 def test_whatever_looks_on_is_asked(prepared) -> None:
     """Modes, transforms, tangents and subclasses see what plain calls go past."""
 
