@@ -215,12 +215,12 @@ def due(
 ) -> list[tuple[Case, dict[Plan, bool]]]:
     """The cases whose kernel is none of those that were measured, with our plans for them; first
     those whose kernel has changed, of which the rows say what is no more picked."""
-    found = [
-        (case, found, kept.get((str(case[0]), *case[1:]))) for case, found, digests in every
-        if kept.get((str(case[0]), *case[1:])) not in digests
-    ]  # fmt: skip
-    found.sort(key=lambda each: each[2] is None)
-    return [(case, plans) for case, plans, _ in found]
+    changed, new = [], []
+    for case, found, digests in every:
+        source = kept.get((str(case[0]), *case[1:]))
+        if source not in digests:
+            (new if source is None else changed).append((case, found))
+    return changed + new
 
 
 def tried(case: Case, rows: Iterable[Row]) -> list[Row] | None:

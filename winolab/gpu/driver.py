@@ -141,7 +141,7 @@ def encoder(map: TensorMap, to: int) -> Callable[[int], None]:
         *(place, kind, 5, begin, sizes, strides, box, steps, plain, swizzle, l2_256, zeros),
     )
 
-    replace = getattr(driver(), "cuTensorMapReplaceAddress", None)
+    replace = _replace()
     again = replace and partial(replace, place, begin)
     written = False
 
@@ -157,8 +157,12 @@ def encoder(map: TensorMap, to: int) -> Callable[[int], None]:
 
 def replacing() -> int | None:
     """The address of cuTensorMapReplaceAddress, where the driver has it."""
-    found = getattr(driver(), "cuTensorMapReplaceAddress", None)
+    found = _replace()
     return None if found is None else address_of(found)
+
+
+def _replace() -> Any:
+    return getattr(driver(), "cuTensorMapReplaceAddress", None)
 
 
 def address_of(function: Any) -> int:

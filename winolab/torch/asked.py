@@ -25,6 +25,7 @@ from winolab.problem import NAMES, Problem
 from winolab.ref.arithmetic.split import Scale
 
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
+NUMBERS = {direction: number for number, direction in enumerate(DIRECTIONS)}
 T = TypeVar("T")
 Sizes = int | Sequence[int]
 DTYPES = {getattr(torch, name): name for name in PRECISION_OF_DTYPE}

@@ -12,7 +12,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from winolab import calls
 from winolab.problem import Direction
 from winolab.torch import operators, plain
-from winolab.torch.asked import Asked
+from winolab.torch.asked import NUMBERS, Asked
 
 SHAPES = 8  # of inputs for which a module keeps its filter; the oldest makes room
 
@@ -52,7 +52,7 @@ class KeptFilters:
         """The operator of ``direction``, by the kept filter where one serves."""
         arguments = plain.hashed(arguments)
         if call := plain.NATIVE.call:
-            y = call(operators.NUMBERS[direction], arguments, a, w, self.native or False)
+            y = call(NUMBERS[direction], arguments, a, w, self.native or False)
             if y is not None:
                 return y
         casting = plain.casting(a, w)

@@ -14,11 +14,11 @@ from torch.nn.functional import pad
 from winolab.options import ConvOptions
 from winolab.problem import Direction
 from winolab.torch import functional, operators
-from winolab.torch.asked import kept_geometry, plain_sizes
+from winolab.torch.asked import NUMBERS, kept_geometry, plain_sizes
 from winolab.torch.kept import KeptFilters
 from winolab.torch.plain import NATIVE
 
-FORWARD = operators.NUMBERS["forward"]
+FORWARD = NUMBERS["forward"]
 OWN = ("algorithm", "precision", "_limit", "batch_invariant")
 READ = itemgetter("stride", "padding", "dilation", "groups", "padding_mode", *OWN)
 

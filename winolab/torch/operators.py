@@ -20,7 +20,7 @@ from winolab.device import Device
 from winolab.gpu import warm
 from winolab.gpu.runtime.arrays import Described
 from winolab.torch import batching, cpu, derivatives, plain
-from winolab.torch.asked import DIRECTIONS, SCHEMA, Asked, asked, check_tensors
+from winolab.torch.asked import DIRECTIONS, NUMBERS, SCHEMA, Asked, asked, check_tensors
 from winolab.torch.plain import AUTOCAST, AUTOCAST_KEYS, NO_AUTOCAST
 
 LIBRARY = torch.library.Library("winolab", "DEF")
@@ -148,7 +148,6 @@ def _gradient(
 
 
 plain.NATIVE.gradient = _gradient
-NUMBERS = {direction: number for number, direction in enumerate(DIRECTIONS)}
 BACKGROUND = warm.Background()
 forward, backward_data, backward_filter = (partial(_call, each) for each in DIRECTIONS)
 CALLS: dict[str, Any] = dict(

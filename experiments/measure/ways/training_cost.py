@@ -57,8 +57,7 @@ class Driver:
 def pretended(past_python: bool = False) -> Iterator[None]:
     """Lets tensors of the CPU take a GPU's way, and does not wait for kernels."""
     nothing, describe = Driver(), arrays.TORCH.describe
-    by = native.Native(list(plain.PLAIN["cpu"]), plain.NATIVE.casting)
-    by.gradient = plain.NATIVE.gradient
+    by = plain.NATIVE.of(list(plain.PLAIN["cpu"]))
 
     def load(source: str, title: str, shared: Mapping[str, int], index: int) -> Any:
         return {name: driver.Kernel(name, 1, size, None) for name, size in shared.items()}

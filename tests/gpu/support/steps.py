@@ -88,6 +88,28 @@ OURS = partial(winolab.torch.conv2d, **HOW)
 THEIRS = partial(torch.nn.functional.conv2d, padding=1)
 
 
+def kept() -> Pair:
+    """Operands whose calls are kept by now."""
+    pair = drawn()
+    for _ in range(4):
+        agree(pair)
+    return pair
+
+
+def check_captured(model: Any, x: Any) -> None:
+    """That a CUDA graph of the model computes from what its input holds when it is replayed."""
+    with torch.no_grad():
+        before = model(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = model(x)
+        x.mul_(2)
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.equal(y, model(x))
+        assert not torch.equal(y, before)
+
+
 def agree(pair: Pair, upstream: Any = None) -> list[Any]:
     """Result and gradients, which are PyTorch's but for roundings."""
     got = gradients(OURS, pair, upstream)

@@ -58,8 +58,7 @@ def prepared(monkeypatch, request: pytest.FixtureRequest) -> Iterator[list[str]]
     Launch.streams.clear()
     Launch.native = 0
     arrays._maker.cache_clear()
-    by = native.Native(list(plain.PLAIN["cpu"]), plain.NATIVE.casting)
-    by.gradient = plain.NATIVE.gradient
+    by = plain.NATIVE.of(list(plain.PLAIN["cpu"]))
     for where in (plain, modules):
         monkeypatch.setattr(where, "NATIVE", by)
     if request.param == "native":

@@ -21,6 +21,7 @@ from tests.gpu.support.steps import (  # noqa: E402
     agree,
     drawn,
     gradients,
+    kept,
 )
 from tests.torch.network import tensors  # noqa: E402
 from winolab.torch import derivatives, operators  # noqa: E402
@@ -89,9 +90,8 @@ def test_whatever_looks_on_is_asked(prepared) -> None:
 @pytest.mark.parametrize("prepared", ["native"], indirect=True)
 def test_operators_go_past_python_too(prepared) -> None:
     """As code calls them that torch.compile makes, with lists and without gradients."""
-    pair = drawn()
-    for _ in range(4):
-        y, *due = agree(pair)
+    pair = kept()
+    y, *due = agree(pair)
     arguments = [1, 1], [1, 1, 1, 1], [1, 1], 1, HOW["algorithm"], HOW["precision"]
     x, w = (v.detach() for v in pair)
     before = Launch.native
@@ -103,10 +103,8 @@ def test_operators_go_past_python_too(prepared) -> None:
 
 
 def test_a_batch_of_gradients_at_once(prepared) -> None:
-    pair = drawn()
+    pair = kept()
     upstream = tensors((3, 2, 8, 6, 5), dtype=torch.float32)[0]
-    for _ in range(4):
-        agree(pair)
     for ours, theirs in zip(
         *(torch.autograd.grad(by(*pair), pair, upstream, is_grads_batched=True)
           for by in (OURS, THEIRS)), strict=True,
@@ -141,9 +139,7 @@ def test_threads_share_a_call(prepared) -> None:
 
 @pytest.mark.parametrize("prepared", ["native"], indirect=True)
 def test_what_the_driver_refuses_is_raised(prepared, monkeypatch) -> None:
-    pair = drawn()
-    for _ in range(4):
-        agree(pair)
+    pair = kept()
     y = OURS(*pair)
     monkeypatch.setattr(Launch, "status", 700)
     with pytest.raises(RuntimeError, match="the driver says 700"):
@@ -156,9 +152,7 @@ def test_what_the_driver_refuses_is_raised(prepared, monkeypatch) -> None:
 
 @pytest.mark.parametrize("prepared", ["native"], indirect=True)
 def test_what_gradients_by_python_raise_is_raised(prepared, monkeypatch) -> None:
-    pair = drawn()
-    for _ in range(4):
-        agree(pair)
+    pair = kept()
     y = OURS(*pair)
 
     def out_of_memory(*arguments: Any) -> Any:

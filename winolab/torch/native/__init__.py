@@ -35,7 +35,7 @@ from winolab.gpu import driver
 from winolab.gpu.machine import MachineError
 from winolab.gpu.runtime import cache
 from winolab.gpu.runtime.arrays import TORCH
-from winolab.torch.asked import DIRECTIONS
+from winolab.torch.asked import NUMBERS
 
 log = logging.getLogger("winolab.torch")
 NAME, THREAD = "winolab_calls", "winolab-native"
@@ -71,6 +71,12 @@ class Native:
         # (direction's number, operand, a, b, result's gradient, arguments) -> the operand's
         # gradient, for what the module does not know
         self.gradient: Callable[..., Any] = _no_gradient
+
+    def of(self, plain: list[int]) -> Native:
+        """One without a module, for tensors of other sets of keys."""
+        other = Native(plain, self.casting)
+        other.gradient = self.gradient
+        return other
 
     def keep(
         self, direction: str, operand: int, arguments: tuple[Any, ...], numbers: Any, call: Any
@@ -140,7 +146,7 @@ class Native:
         if self.module is None:
             return None
         number, address = getattr(found, "number", 0), getattr(found, "address", 0)
-        of = DIRECTIONS.index(direction), arguments, a, w, dtype, found, number, address
+        of = NUMBERS[direction], arguments, a, w, dtype, found, number, address
         return self.module.hold(filters, *of)
 
     def _told(
@@ -148,7 +154,7 @@ class Native:
     ) -> None:
         sizes, strides = seen(*call.laid())
         self.module.keep(
-            DIRECTIONS.index(direction), operand, arguments, numbers, call, sizes, strides,
+            NUMBERS[direction], operand, arguments, numbers, call, sizes, strides,
             getattr(torch, call.dtype), call.workspace, call.index,
         )  # fmt: skip
 

@@ -150,13 +150,6 @@ inline Word integer(PyObject* value) {
   return found;
 }
 
-// The item of a tuple or list.
-inline PyObject* item(PyObject* of, Py_ssize_t i) {
-  PyObject* found = PySequence_Fast_GET_ITEM(of, i);
-  if (!found) raise();
-  return found;
-}
-
 // A call's launches for these addresses, from its method `tape`.
 inline std::unique_ptr<Tape> taped(const pybind11::object& call, const Where& where) {
   using pybind11::object;
@@ -166,16 +159,16 @@ inline std::unique_ptr<Tape> taped(const pybind11::object& call, const Where& wh
   if (!found) raise();
   made->owner = found.attr("owner");
   for (pybind11::handle each : found.attr("launches")) {
-    Launch launch{reinterpret_cast<void*>(integer(item(each.ptr(), 0))), {}};
+    Launch launch{reinterpret_cast<void*>(integer(PyTuple_GET_ITEM(each.ptr(), 0))), {}};
     for (pybind11::handle place : each[pybind11::int_(1)])
       launch.arguments.push_back(reinterpret_cast<const Word*>(integer(place.ptr())));
     made->launches.push_back(std::move(launch));
   }
   for (pybind11::handle each : found.attr("patches")) {
     PyObject* patch = each.ptr();
-    auto* place = reinterpret_cast<void*>(integer(item(patch, 1)));
-    made->patches.push_back({static_cast<int>(integer(item(patch, 0))), place,
-                             integer(item(patch, 2)), integer(item(patch, 3)) != 0});
+    auto* place = reinterpret_cast<void*>(integer(PyTuple_GET_ITEM(patch, 1)));
+    made->patches.push_back({static_cast<int>(integer(PyTuple_GET_ITEM(patch, 0))), place,
+                             integer(PyTuple_GET_ITEM(patch, 2)), integer(PyTuple_GET_ITEM(patch, 3)) != 0});
   }
   for (pybind11::handle each : found.attr("streams"))
     made->streams.push_back(reinterpret_cast<Word*>(integer(each.ptr())));
