@@ -68,8 +68,9 @@ def speeds(rows: Iterable[Row]) -> list[Speeds]:
 
 def networks() -> list[str]:
     """A line a direction and precision of the layers of networks that were drawn."""
-    rows = [row for way in DIRECTIONS
-            for row in layer_rows.stored(RESULTS / f"networks_{way}.jsonl")]  # fmt: skip
+    every = [row for way in DIRECTIONS
+             for row in layer_rows.stored(RESULTS / f"networks_{way}.jsonl")]  # fmt: skip
+    rows = layer_rows.latest(every)  # others are of picks that are gone
     found = {(each.direction, each.precision): each for each in speeds(rows)}
     if not found:
         return []

@@ -38,6 +38,9 @@ def test_a_missed_aim_is_said(monkeypatch) -> None:
     fast = case("a", "1x1", 1.0, 3.0, 1.0)
     monkeypatch.setattr(samples.layer_rows, "stored", lambda path: fast * ("forward" in path.stem))
     assert "missed" not in samples.networks()[-1]
+    both = [*slow, *fast]  # those that were added last are of what is picked now
+    monkeypatch.setattr(samples.layer_rows, "stored", lambda path: both * ("forward" in path.stem))
+    assert samples.networks()[-1].startswith("| FP32, forward | 3.00 (3.00, 1) | 2.00 reached")
 
 
 def test_whole_networks_and_problems_say_how_many(monkeypatch) -> None:

@@ -70,11 +70,16 @@ def test_cases_are_planned_by_all_cores_with_what_says_whether_rows_are_there() 
     assert digests == {digest(next(iter(found)))}
 
 
-def test_cases_whose_kernel_has_changed_come_first() -> None:
+def test_cases_whose_kernel_has_changed_come_first_and_long_ones_last() -> None:
     a, b, c = ((Layer("C", size, 96, 7), "forward", "fp32") for size in (56, 28, 14))
     kept = {(str(a[0]), *a[1:]): "the same", (str(c[0]), *c[1:]): "another"}
     every: list[Any] = [(case, {}, {"the same"}) for case in (a, b, c)]
     assert [case for case, _ in layers.due(every, kept)] == [c, b]
+    long = (Layer("C", 448, 512, 3, filters=512, batch=32), "forward", "fp32")
+    assert long[0].problem.macs > layers.LONG
+    every.insert(0, (long, {}, set()))
+    kept[(str(long[0]), *long[1:])] = "another"
+    assert [case for case, _ in layers.due(every, kept)] == [c, b, long]
 
 
 def test_rows_that_were_added_last_count_and_name_their_machine_once(tmp_path) -> None:
