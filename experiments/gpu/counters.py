@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +24,8 @@ SECTOR = 32  # bytes of L2
 TENSOR_FLOP = 4096  # of 16-bit products, a cycle and multiprocessor of compute capability 9.0
 LANES = 128  # FFMAs a cycle and multiprocessor
 PRODUCTS = {"fp32_split": 3}  # of parts, for one of FP32
-PLAN = ("layer", "direction", "products", "kernel")  # fields that rows of a plan share
+WHAT = ("layer", "direction", "products", "kernel")
+PLAN = (*WHAT, "plan")  # fields that rows of a plan share
 OPS = ("wgmma_fp16", "wgmma_bf16", "mma_fp16", "mma_bf16")
 
 
@@ -32,13 +34,15 @@ class Counted:
     """A plan: its kernels' rows, those that differ in their grid apart."""
 
     rows: tuple[Row, ...]
+    among: bool = False  # whether other plans of the same kernel and layer stand beside
 
     @property
     def name(self) -> str:
         row = self.rows[0]
         direction = {"backward_filter": "gradient", "backward_data": "backward data"}
         way = direction.get(row["direction"], row["direction"])
-        return f"{row['kernel']} {row['products']}, {way} {row['layer']}"
+        name = f"{row['kernel']} {row['products']}, {way} {row['layer']}"
+        return f"{name}, {row['plan']}" if self.among else name
 
     @cached_property
     def seconds(self) -> float:
@@ -127,11 +131,13 @@ def work(row: Row) -> float:
 
 
 def plans(rows: Sequence[Row]) -> list[Counted]:
-    """The rows by plan."""
+    """The rows by plan. Plans of one kernel and layer that differ in their policies stand apart,
+    and are named by these."""
     found: dict[tuple, list[Row]] = {}
     for row in rows:
         found.setdefault(tuple(row[field] for field in PLAN), []).append(row)
-    return [Counted(tuple(mine)) for mine in found.values()]
+    alike = Counter(plan[: len(WHAT)] for plan in found)
+    return [Counted(tuple(mine), alike[plan[: len(WHAT)]] > 1) for plan, mine in found.items()]
 
 
 def cells(rows: Sequence[Row]) -> list[Cell]:

@@ -257,6 +257,19 @@ def test_factors_make_the_share_of_the_peak() -> None:
     assert plain.stalls[0] == ("long_scoreboard", 0.25)
 
 
+def test_policies_of_one_kernel_are_plans_of_their_own() -> None:
+    rows = gpu_rows.counters()
+    ruse = [{**row, "plan": "overlap=1", "seconds": 2 * row["seconds"]}
+            for row in rows if row["products"] == "fp32"]  # fmt: skip
+    plain, split, other = counters_tables.plans([*rows, *ruse])
+    assert other.seconds == pytest.approx(2 * plain.seconds)
+    assert other.reached == pytest.approx(plain.reached / 2)
+    assert plain.name.endswith("128x48x48x128:128x3x3, a plan")
+    assert other.name.endswith("128x48x48x128:128x3x3, overlap=1")
+    assert split.name.endswith("128x48x48x128:128x3x3")  # alone: its policies need no words
+    assert len({cell.where for cell in counters_tables.cells([*rows, *ruse])}) == 3
+
+
 def test_ceilings_of_gradients_count_bytes_and_products() -> None:
     (case,) = (c for c in cases(THROUGHPUT) if c.name == "32x128x128x256:256x2x2"
                and (c.direction, c.group) == ("backward_filter", "fp16"))  # fmt: skip
