@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from experiments.harness.jobs import Row
 from experiments.harness.tables import select
 from experiments.report.figures import COLOURS, Drawn, panels_of, with_legend
-from experiments.training import on_gpu
+from experiments.training import on_gpu, seeds
 from experiments.training.tables import NAMES, PRECISIONS, TILES
 
-LINES = {"winolab": COLOURS["best"], "torch": "black", "tf32": COLOURS["tf32"]}
+LINES = {"winolab": COLOURS["best"], "torch": "black"}
 
 
 def simulated(rows: Sequence[Row]) -> Figure:
@@ -21,12 +21,8 @@ def simulated(rows: Sequence[Row]) -> Figure:
     figure, panels = panels_of(1, 1, (6.5, 3.6))
     for who, name in NAMES.items():
         runs = select(rows, plan="simulated", method=who)
-        losses = np.array([row["losses"] for row in runs], dtype=float)
-        if not len(losses):
-            continue
-        steps = runs[0]["every"] * np.arange(losses.shape[1])
-        panels[0].plot(steps, losses.mean(0), color=LINES[who], label=name, marker=".")
-        panels[0].fill_between(steps, losses.min(0), losses.max(0), color=LINES[who], alpha=0.15)
+        if runs:
+            seeds.drawn(panels[0], runs, name, LINES[who])
     panels[0].set_xlabel("step")
     panels[0].set_ylabel("loss")
     return with_legend(figure, panels[0])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 
 WAVES, NOISE, OTHER, TURN = 3, 1.2, 0.6, 0.35  # of noise and another class: strengths; in radians
 SPLITS = {"train": 0, "test": 1}  # even and odd seeds: a generator takes 32 bits of one
+CHUNK = 16  # images made at a time, whose waves stay in a cache
 ABOUT = "generated textures, experiments/training/images.py"
 
 
@@ -29,8 +31,18 @@ class Textures:
     split: str = "train"
     noise: float = NOISE
 
-    def batch(self, numbers: Tensor, device: Any = "cpu") -> tuple[Tensor, Tensor]:
-        """The images of these numbers, and their classes."""
+    def batch(
+        self, numbers: Tensor, device: Any = "cpu", of: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The images of these numbers, and their classes; ``of`` the split's first so many, which
+        are made once and kept."""
+        images, labels = _kept(self, of) if of else self.made(numbers)
+        if of:
+            images, labels = images[numbers], labels[numbers]
+        return images.to(device), labels.to(device)
+
+    def made(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """The images of these numbers, and their classes, on the CPU."""
         count = len(numbers)
         draw = _drawn(self.split, numbers, self.classes)
         labels, other = draw["labels"], draw["other"]
@@ -50,7 +62,16 @@ class Textures:
         for image, seed in zip(images, draw["seed"], strict=True):
             generator = torch.Generator().manual_seed(int(seed))
             image += self.noise * torch.randn(image.shape, generator=generator)
-        return torch.tanh(images).to(device), labels.to(device)
+        return torch.tanh(images), labels
+
+
+@lru_cache(maxsize=4)
+def _kept(data: Textures, count: int) -> tuple[Tensor, Tensor]:
+    """The first images of a split: runs of a plan train on the same ones, over and over, and making
+    one takes 0.3 ms of a core at 32², 4 ms at 128²."""
+    parts = [data.made(numbers) for numbers in torch.arange(count).split(CHUNK)]
+    images, labels = zip(*parts, strict=True)
+    return torch.cat(images), torch.cat(labels)
 
 
 def _waves(classes: int) -> dict[str, Tensor]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from experiments.harness.jobs import Row
-from experiments.harness.tables import Cell, Table, interval, none, one, select
-from experiments.training import on_gpu
+from experiments.harness.tables import Cell, Table, none, one, select
+from experiments.training import on_gpu, seeds
 
 TITLE = "Training"
 PAPER = "training"
-COMMANDS = {"training": "python -m experiments.training.run --plan seeds"}
+COMMANDS = {"training": "python -m experiments.training.run --plan seeds (… fp16, … two)"}
 NAMES = {"winolab": "Γ8(6,3), gradients Ω8(3,6)", "torch": "PyTorch"}
 # α: forward and data, filter gradients. Maps of eight pixels are too narrow for Ω16.
 TILES = {
@@ -28,31 +28,15 @@ def last(row: Row) -> float:
     return math.inf if row["diverged"] is not None else row["losses"][-1]
 
 
-def cells_seeds(plan: str, rows: Sequence[Row]) -> Iterator[Cell]:
-    """Loss and accuracy of each method, means over seeds, and how far the test's lie apart."""
-    mine = select(rows, plan=plan)
-    for optimizer in sorted({row["optimizer"] for row in mine}):
-        of = {who: select(mine, optimizer=optimizer, method=who) for who in NAMES}
-        found = {who: {row["seed"]: row for row in of[who]} for who in of}
-        seeds = sorted(set.intersection(*map(set, found.values())))
-        if not seeds:
-            continue
-        for who, name in NAMES.items():
-            runs = [found[who][seed] for seed in seeds]
-            where = f"{name}, {optimizer}, {len(seeds)} seeds"
-            yield Cell(where, "last loss", None, *interval([last(row) for row in runs]))
-            for split in ("train", "test"):
-                values = [row[f"{split}_accuracy"] for row in runs]
-                yield Cell(where, f"{split} accuracy", None, *interval(values))
-        apart = [
-            found["winolab"][seed]["test_accuracy"] - found["torch"][seed]["test_accuracy"]
-            for seed in seeds
-        ]
-        yield Cell(f"the difference, {optimizer}", "test accuracy", None, *interval(apart))
-
-
 def cells_simulated(rows: Sequence[Row]) -> list[Cell]:
-    return list(cells_seeds("simulated", rows))
+    """Plan ``simulated``, which has one optimizer."""
+    mine = select(rows, plan="simulated")
+    optimizers = sorted({row["optimizer"] for row in mine})
+    return [
+        cell
+        for name in optimizers
+        for cell in seeds.cells(NAMES, seeds.by_method(select(mine, optimizer=name)), name)
+    ]
 
 
 def cells_breaks(rows: Sequence[Row]) -> list[Cell]:

@@ -6,24 +6,9 @@ from collections.abc import Sequence
 
 from experiments.harness.tables import Cell
 from experiments.report.texts import Text
-from experiments.training import on_gpu
+from experiments.training import on_gpu, seeds
 
-DATA = "Images are generated, ten classes of textures (experiments/training/images.py)."
-
-
-def _simulated(cells: Sequence[Cell]) -> list[str]:
-    apart = [c for c in cells if c.where.startswith("the difference")]
-    spread = [c.high - c.low for c in cells if c.column == "test accuracy" and c not in apart]
-    return [
-        f"Test accuracy differs by {_percent(c.ours)} ({_percent(c.low)} to {_percent(c.high)}, "
-        f"{c.where.partition(', ')[2]}); a method's own interval is {100 * max(spread):.1f} % "
-        "wide. WinRS's 0.6 % cannot be told apart from seeds here."
-        for c in apart
-    ]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:+.1f} %"
+DATA = seeds.DATA
 
 
 def _breaks(cells: Sequence[Cell]) -> list[str]:
@@ -40,7 +25,7 @@ TEXTS = {
         "Four 3×3 layers of 8 and 16 channels, images of 16², Adam, 100 steps of 32 images, five "
         f"seeds, on the CPU: by PyTorch, and by the reference in FP32. {DATA}",
         "ours: means over seeds, 90 % intervals.",
-        _simulated,
+        seeds.said,
     ),
     "training breaks": Text(
         "No paper asks it.",

@@ -137,7 +137,7 @@ def train(run: Run, device: str = "cpu") -> dict[str, Any]:
     diverged = None
     for step, numbers in zip(range(run.steps), orders(run), strict=False):
         mine = numbers.chunk(world())[rank()]
-        x, labels = data.batch(mine, device)
+        x, labels = data.batch(mine, device, run.images)
         started = _clock(on_gpu)
         with tf32(run.method == "tf32"):
             optimizer.zero_grad()
@@ -177,11 +177,12 @@ def train(run: Run, device: str = "cpu") -> dict[str, Any]:
 def accuracy(model: nn.Module, run: Run, split: str, count: int, device: str) -> float:
     """The share of the first images of a split that are told right."""
     data = Textures(run.size, run.classes, split, run.noise)
+    of = run.images if split == "train" else count
     right = 0
     model.eval()
     with torch.no_grad(), tf32(run.method == "tf32"):
         for numbers in torch.arange(count).split(run.batch):
-            x, labels = data.batch(numbers, device)
+            x, labels = data.batch(numbers, device, of)
             right += int((model(x).argmax(1) == labels).sum())
     model.train()
     return right / count

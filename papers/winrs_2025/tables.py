@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.training import on_gpu
+from experiments.training import on_gpu, seeds
 from papers.winrs_2025 import counts, errors, grid, kernels, plans, timing
 
 COMMANDS = {"fused_omega": "python -m experiments.measure.published.omega"}
@@ -24,4 +24,5 @@ TABLES = (
     *kernels.TABLES,
     *plans.TABLES,
     on_gpu.FIGURE13,
+    seeds.ACCURACY,
 )

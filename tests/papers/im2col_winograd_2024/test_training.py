@@ -62,3 +62,23 @@ def test_without_rows_the_paper_s_numbers_stand_alone() -> None:
     cells = training.cells_speed(5, [])
     accelerations = [c.paper for c in cells if c.column == "acceleration" and c.paper]
     assert (min(accelerations), max(accelerations)) == (1.124, 1.454)
+
+
+@pytest.mark.parametrize("number", [4, 5])
+def test_tables_are_of_whatever_was_trained(number: int) -> None:
+    """A network by winolab alone is not there; of two that both trained, only these are."""
+    rows = planted(training.PLANS[number])
+    alone = [row for row in rows if row["method"] == "winolab"]
+    assert all(table.missing for table in training.made(alone))
+    some = [row for row in rows if row["network"] in ("resnet18", "vgg16x5")]
+    some[0]["losses"] = [2.0]  # it diverged
+    there = {table.name: table for table in training.made(some) if not table.missing}
+    figure = {4: 11, 5: 12}[number]
+    assert there.keys() == {f"table{number}", f"figure{figure}"}
+    cells = there[f"table{number}"].cells(some)
+    ours = {c.where for c in cells if c.column == "acceleration" and not math.isnan(c.ours)}
+    assert {where.partition(",")[0] for where in ours} == {"ResNet18", "VGG16x5"}
+    training.shares(number, some)
+    for row in some:
+        row["every"] = 10
+    assert len(training.curves(number, some).axes) == len(ours)

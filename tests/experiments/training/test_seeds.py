@@ -1,0 +1,71 @@
+"""Plan ``seeds`` and WinRS's claim, from planted rows; tables of what rows there are."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import pytest
+from matplotlib.figure import Figure
+
+from experiments.harness.verdicts import Verdict
+from experiments.training import on_gpu, seeds
+from experiments.training.run import FUSED, PLANS
+from experiments.training.tiles import OWN
+
+
+def planted(apart: list[float]) -> list[dict]:
+    """PyTorch's test accuracies, and those of fused Ω, so far from them."""
+    rows = []
+    for run in PLANS["seeds"](["torch"]):
+        fused = replace(run, method="winolab", algorithm=OWN, gradients=FUSED)
+        for each, less in ((run, 0.0), (fused, apart[run.seed])):
+            accuracy = 0.9 + 0.01 * run.seed + less
+            rows.append({
+                **asdict(each), "plan": "seeds", "device": "H", "losses": [2.0, 0.1 + less],
+                "every": 10, "diverged": None, "train_accuracy": 1.0, "test_accuracy": accuracy,
+            })  # fmt: skip
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("apart", "verdict"),
+    [
+        ([0.001, -0.001, 0.002, 0.0, -0.002], Verdict.AGREES),
+        ([0.011, 0.010, 0.012, 0.009, 0.010], Verdict.DISAGREES),
+        ([0.03, -0.03, 0.02, -0.02, 0.0], Verdict.NOT_COMPARABLE),
+    ],
+)
+def test_the_claim_is_judged_by_the_interval(apart: list[float], verdict: Verdict) -> None:
+    rows = planted(apart)
+    cells = seeds.of_plan(rows)
+    claims = [c for c in cells if c.claim]
+    assert [c.verdict for c in claims] == [verdict] * 2  # Adam's and SGD's
+    for c in claims:
+        assert c.ours == pytest.approx(100 * sum(apart) / 5)
+        assert c.low < c.ours < c.high
+    less = [c for c in cells if "less PyTorch's" in c.where]
+    # What seeds have in common is not in the difference.
+    assert len(less) == 2
+    own = [c for c in cells if c.column == "test accuracy" and c not in less]
+    assert max(c.high - c.low for c in own) > 0.02
+    assert len(seeds.said(cells)) == 3
+    assert isinstance(seeds.curves(rows), Figure)
+
+
+def test_one_seed_or_none_leaves_the_claim_alone() -> None:
+    (claim,) = seeds.claims(planted([0.0] * 5)[:2])
+    assert claim.verdict == Verdict.NOT_REPRODUCED
+    assert seeds.of_plan([]) == []
+
+
+def test_a_run_without_pytorch_s_beside_it_is_shown() -> None:
+    runs = list(PLANS["fp16"](["winolab"]))
+    rows = [
+        {**asdict(run), "plan": "fp16", "device": "H", "step_ms": 5.0, "peak_mb": 100.0,
+         "losses": [2.0, 1.0], "every": 10}
+        for run in runs
+    ]  # fmt: skip
+    cells = on_gpu.cells_figure13(rows)
+    assert len({c.where for c in cells}) == len(rows)
+    assert not any(c.column.startswith("times") for c in cells)
+    assert isinstance(on_gpu.curves("fp16", rows), Figure)
