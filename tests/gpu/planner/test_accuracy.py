@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from experiments.harness.tables import stored
 from tests.gpu import hosted
 from tests.gpu.guarded import UNIFORM
 from tests.gpu.support.gradients import shared
@@ -19,7 +21,7 @@ from winolab.device import H100
 from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.planner.accuracy import correlation_rms, predicted_rms
 from winolab.gpu.planner.planner import candidates
-from winolab.gpu.planner.request import Request
+from winolab.gpu.planner.request import Plan, Request
 from winolab.ref.algorithms import convolution
 from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.error.metrics import NORMAL, predict
@@ -43,6 +45,10 @@ def planned(family: str, precision: str, text: str = "direct", **options: Any) -
     (offered,) = (f for f in FAMILIES if f.name == family)
     found: Any = min(offered.plans(request), key=lambda p: p.predicted)
     return replace(found, **options)
+
+
+def _parts(p: Plan) -> int:
+    return getattr(p.primary.config, "split_k", 1)
 
 
 def off(p: Any) -> float:
@@ -145,10 +151,56 @@ def test_correlations_sum_the_channels_that_they_read(direction) -> None:
             (2, 24, 24, ends[0]), (ends[1], 3, taps, ends[0]), padding=(1, taps // 2)
         )
         asked = Request(problem, direction, H100, parse_algorithm("gamma:8:6:3"), "fp32_ffma")
-        return predicted_rms(candidates(asked).plans[0])
+        return predicted_rms(next(p for p in candidates(asked).plans if _parts(p) == 1))
 
     assert of(64, 9) == of(192, 3)
     assert of(256, 3) == pytest.approx(2 * of(64, 3), rel=0.05)
+
+
+def test_parts_of_a_correlation_s_sum_err_as_kept_rows_do() -> None:
+    """Of an eighth of the channels each: a sum in one would err 2.6 times as much."""
+    found: dict[int, list[float]] = {}
+    for row in stored("fused2d"):
+        parts = re.search(r" split_k=(\d+)", str(row.get("plan")))
+        if not parts or row["kernel"] != "F(2×2,3×3)" or row["products"] != "fp32":
+            continue
+        shapes = (tuple(map(int, row[of].split("x"))) for of in ("input", "filter"))
+        problem, split = Problem.of(*shapes, padding=1), ((1.0, int(parts[1])),)
+        expected = correlation_rms(
+            problem, "forward", (Tile(2, 3),) * 2, "best", "fp32", "float32", UNIFORM, split
+        )
+        found.setdefault(int(parts[1]), []).append(row["relative_rms_u11"] / expected)
+    assert sorted(found) == [2, 4, 8]
+    for ratios in found.values():
+        assert min(ratios) >= 1 / OFF
+        assert max(ratios) <= OFF
+
+
+@pytest.mark.parametrize(
+    ("text", "precision", "share"),
+    [
+        ("winograd:2x2:3x3", "fp32", 1.0),
+        ("gamma:6:4:3", "fp32_split", 1.0),
+        ("gamma:8:6:3", "fp32_ffma", None),  # the work tiles of the last round
+    ],
+)
+def test_a_plan_tells_the_parts_that_its_blocks_sum(text, precision, share) -> None:
+    """Whatever sums in parts is said to err less than the same work tiles whole."""
+    problem = Problem.of((1, 14, 14, 256), (256, 3, 3, 256), padding=1)
+    asked = Request(problem, "forward", H100, parse_algorithm(text), precision)
+    p = min(
+        (p for p in candidates(asked).plans if _parts(p) > 1),
+        key=lambda p: p.predicted,
+    ).primary
+    assert sum(part for part, _ in p.split_sums) == pytest.approx(1.0)
+    assert p.split_sums[-1][1] == _parts(p)
+    assert share in (None, p.split_sums[-1][0])
+    whole = correlation_rms(problem, "forward", p.tiles, p.points, p.simulated, p.out_dtype)
+    assert predicted_rms(p) < whole
+    split = correlation_rms(
+        problem, "forward", p.tiles, p.points, p.simulated, p.out_dtype, NORMAL, p.split_sums
+    )
+    assert predicted_rms(p) == split
 
 
 @pytest.mark.parametrize("tiles", [(Tile(6, 3),), (Tile(4, 3), Tile(6, 3)), ()])

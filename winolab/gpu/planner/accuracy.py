@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from winolab.algorithm import Problem, Tile, tiled
 from winolab.arguments.tolerance import Tolerance, missed
+from winolab.gpu.planner.base_plan import WHOLE_SUMS
 from winolab.gpu.planner.correlation import scaling
 from winolab.gpu.planner.request import DTYPES, Plan, Sum
 from winolab.ref.algorithms.im2col import DIRECT
@@ -92,17 +93,18 @@ def predicted_rms(plan: Plan, data: Moments = NORMAL) -> float:
         plan.simulated,
         written,
         data,
+        plan.split_sums,
     )
 
 
 def direct_rms(plan: Plan, data: Moments = NORMAL) -> float:
-    """The same of direct products in the plan's arithmetic, of a gradient summed in its parts."""
+    """The same of direct products in the plan's arithmetic, summed in its parts."""
     if plan.direction == "backward_filter":
         sums = (replace(s, products=s.products * taps_of(plan, s), tile=DIRECT) for s in plan.sums)
         summed = _of_sums(sums, (DIRECT,), "", plan.simulated, data, None)
         return _with_rounding(summed, plan.out_dtype)
     return correlation_rms(
-        plan.problem, plan.direction, (), "", plan.simulated, plan.out_dtype, data
+        plan.problem, plan.direction, (), "", plan.simulated, plan.out_dtype, data, plan.split_sums
     )
 
 
@@ -119,13 +121,24 @@ def correlation_rms(
     simulated: str,
     written: str,
     data: Moments = NORMAL,
+    split_sums: tuple[tuple[float, int], ...] = WHOLE_SUMS,
 ) -> float:
     """The same of forward and backward data in the last dimensions' ``tiles``, none of direct
-    products; ``simulated`` names the arithmetic, ``written`` the results' type."""
+    products; ``simulated`` names the arithmetic, ``written`` the results' type.
+
+    ``split_sums``: as a Plan has them. Of m parts each errs as a correlation of an m-th of the
+    channels does, relative to an m-th of the mean square; adding them up is left out, which is
+    compensated, or rounds m times beside the hundreds of roundings of a sum.
+    """
     tiles = () if tiles == (DIRECT,) else tiles
     same = _in_pieces(problem, direction, tiles)
-    scaled = _squared(same, tiles, points, simulated, data, scaling(simulated))
-    return _with_rounding(scaled, written)
+    squared = 0.0
+    for share, parts in split_sums:
+        channels = -(-same.in_channels // parts)
+        (*x, _), (_, *taps, _) = same.x_shape, same.w_shape
+        part = Problem.of((*x, channels), (1, *taps, channels), padding=same.padding)
+        squared += share * _squared(part, tiles, points, simulated, data, scaling(simulated))
+    return _with_rounding(squared, written)
 
 
 def _in_pieces(problem: Problem, direction: str, tiles: tuple[Tile, ...]) -> Problem:

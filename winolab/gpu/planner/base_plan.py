@@ -14,6 +14,8 @@ from winolab.gpu.planner.request import (
 from winolab.kind import ShowsText
 from winolab.ref.arithmetic.split import Scale
 
+WHOLE_SUMS = ((1.0, 1),)  # all results, each in one sum
+
 
 class TakesFilters(ShowsText):
     """A Plan's members about a filter apart, a fallback and an epilogue, where it has none."""
@@ -55,6 +57,7 @@ class BasePlan(TakesFilters):
 
     scaling: str | None = None
     sums: tuple[Sum, ...] = ()
+    split_sums: tuple[tuple[float, int], ...] = WHOLE_SUMS
     checks_accuracy: bool = False
     accurate: bool = True
     reads_filters_in_place: bool = False

@@ -131,6 +131,10 @@ class PlanWithFallback(TakesFilters, ABC):
         return self.primary.sums
 
     @property
+    def split_sums(self) -> tuple[tuple[float, int], ...]:
+        return self.primary.split_sums
+
+    @property
     def accurate(self) -> bool:
         return self.primary.accurate
 

@@ -154,7 +154,7 @@ def test_filter_gradients_by_name() -> None:
     assert (p.kernel, str(p.algorithm)) == ("F(3×3,2×2)", name)
     assert p.split_k > 1
     assert p.terms == 64 * 28 * 28
-    assert [s.count for s in p.sums] == [p.split_k]
+    assert [s.products * p.split_k for s in p.sums] == [p.terms]
     assert p.predicted == pytest.approx(sum(spent(p).values()))
     assert 0.5e-7 < predicted_rms(p) < 2e-6
     assert planner.plan(asked(LAYER, None, direction)).kernel != p.kernel

@@ -53,10 +53,13 @@ class Fused2dPlan(Tiling, BasePlan):
 
     @property
     def sums(self) -> tuple[Sum, ...]:
-        """How dw is summed."""
-        if not self.gradient:
-            return ()
-        return (Sum(1.0, self.terms / self.split_k, self.split_k),)
+        """How dw is summed; parts are added up compensated."""
+        return (Sum(1.0, self.terms / self.split_k),) if self.gradient else ()
+
+    @property
+    def split_sums(self) -> tuple[tuple[float, int], ...]:
+        """All results, in as many parts."""
+        return ((1.0, self.split_k),)
 
     @property
     def algorithm(self) -> Algorithm:

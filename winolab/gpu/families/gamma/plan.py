@@ -74,6 +74,11 @@ class GammaTensorPlan(Tiling, BasePlan, ABC):
         return text + (f",scale={self.given}" if self.given else "")
 
     @property
+    def split_sums(self) -> tuple[tuple[float, int], ...]:
+        """All results, in the parts of a cluster's blocks."""
+        return ((1.0, self.config.split_k),)
+
+    @property
     def checks_accuracy(self) -> bool:
         """Whether the workspace begins with flags about the results (fallback.cuh)."""
         return self.parts == 2

@@ -54,6 +54,12 @@ class GammaFfmaPlan(Tiling, BasePlan):
         products = self.config.fold * self.config.kc
         return "fp32" + (f",accumulation=two_level:{products}" if products else "")
 
+    @property
+    def split_sums(self) -> tuple[tuple[float, int], ...]:
+        """Of work tiles that one block computes alone, and of those that clusters share."""
+        alone = self.whole / self.work_tiles
+        return (alone, 1), (1.0 - alone, self.config.split_k)
+
     def __str__(self) -> str:
         p, v = self.problem, self.config
         shared = v.shared_memory(self.tile.alpha)
