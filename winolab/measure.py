@@ -340,12 +340,13 @@ class Case:
             y = winograd.forward(*run, self.programs)
         else:
             y = getattr(engine, self.direction)(*run)
+        return y, self._reference(a, b, problem), self._bound(a, b, problem)
+
+    def _reference(self, a: np.ndarray, b: np.ndarray, problem: Problem) -> np.ndarray:
+        """The oracle of the results."""
         if self._simulated:
-            reference = getattr(convolution, self.direction)(a, b, problem)
-        else:
-            exact = (a, b, problem, direct(), self.oracle)
-            reference = getattr(winograd, self.direction)(*exact)
-        return y, reference, self._bound(a, b, problem)
+            return getattr(convolution, self.direction)(a, b, problem)
+        return getattr(winograd, self.direction)(a, b, problem, direct(), self.oracle)
 
     def _tiles(self, x: np.ndarray, w: np.ndarray) -> Iterator[Piece]:
         """The sample's outputs, some tiles at a time."""

@@ -64,15 +64,16 @@ def maximum(
     the maximum itself and the uncertainty of the fitted tail. Raises ValueError for a small sample
     or one larger than the population.
     """
-    values = np.sort(np.asarray(sample, np.float64).ravel())
+    values = np.asarray(sample, np.float64).ravel()
     if values.size < 10 * LEAST or values.size > population:
         raise ValueError(
             f"{values.size} values of {population}: expected a sample of at least {10 * LEAST} "
             "and at most the population"
         )
     count = int(np.clip(values.size // 100, LEAST, MOST))
-    threshold = float(values[-count - 1])
-    excesses = values[-count:] - threshold
+    largest = np.sort(np.partition(values, -count - 1)[-count - 1 :])  # all need not be sorted
+    threshold = float(largest[0])
+    excesses = largest[1:] - threshold
     rate = count / values.size
     rng = np.random.default_rng(seed)
     resampled = np.sort(rng.choice(excesses, (replicates, count)), axis=1)

@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ import numpy as np
 from experiments.harness.extremes import maximum
 from experiments.harness.outputs import Outputs, Tally, Variant
 from winolab.algorithm import parse_algorithm
-from winolab.cli.environment import provenance
+from winolab.cli.environment import cores, provenance
 from winolab.lines import Lines
 from winolab.measure import EXACT, FULL, Case
 from winolab.spread import spread
@@ -45,7 +45,8 @@ class Job:
     maximum of that error over the whole layer: computed where all outputs are, else extrapolated;
     its interval is that of another layer drawn alike in both cases. ``batches`` asks for the upper
     end of that interval for so many such layers, too.
-    ``histogram`` keeps the distribution of the relative error.
+    ``histogram`` keeps the distribution of the relative error. ``against`` names the variant whose
+    largest error other rows' ``beyond`` is a share of outputs above. ``gpu``: a GPU computes it.
     """
 
     labels: tuple[tuple[str, Any], ...]
@@ -56,6 +57,13 @@ class Job:
     tail: str = ""
     histogram: bool = False
     batches: int = 1
+    against: str = ""
+    gpu: bool = False
+
+    def on_gpu(self) -> Job:
+        """The same job on a GPU. Raises ValueError where an arithmetic is the CPU's alone."""
+        variants = tuple(variant.on_gpu() for variant in self.variants)
+        return replace(self, variants=variants, gpu=True)
 
     @property
     def cost(self) -> float:
@@ -67,8 +75,9 @@ class Job:
     def run(self) -> list[Row]:
         """Compute, compare with FP64, and return the rows, one a variant."""
         started = time.perf_counter()
-        outputs = Outputs(self.case, self.tiles, self.channels)
-        tallies = {variant: Tally() for variant in self.variants}
+        outputs = Outputs(self.case, self.tiles, self.channels, self.gpu)
+        threads = cores() if self.gpu else 1
+        tallies = {v: Tally(binned=self.histogram, threads=threads) for v in self.variants}
         errors: dict[Variant, list[np.ndarray]] = {variant: [] for variant in self.variants}
         for variant, y, truth in outputs.run(self.variants):
             tallies[variant].add(y, truth)
@@ -78,10 +87,14 @@ class Job:
                     (error / np.abs(truth) if self.tail == "relative" else error).ravel()
                 )
         rows = []
+        peer = [tallies[v].largest(self.tail) for v in self.variants if v.name == self.against]
         for v in self.variants:
             row = self._row(outputs, v, tallies[v])
             if self.tail:
-                row |= self._maximum(np.concatenate(errors[v]))
+                found = np.concatenate(errors.pop(v))
+                row |= self._maximum(found)
+                if peer:
+                    row["beyond"] = float(np.count_nonzero(found > peer[0]) / found.size)
             if self.histogram:
                 row["histogram"] = tallies[v].histogram.tolist()
             rows.append(row)
@@ -137,13 +150,17 @@ def run(
     advance: Callable[[float], None] = lambda jobs: None,
     dask: str | None = None,
     kept: Path | None = None,
+    gpu: bool = False,
 ) -> list[Row]:
     """The rows of all jobs in their order, each with where it was computed.
+
+    With ``gpu`` this process runs the Jobs among them on a GPU, and then the workers the others.
 
     ``kept``: a file that has each job's rows as soon as they are there, so that the same call goes
     on where it stopped; it goes when all are done.
     """
     found: dict[int, list[Row]] = {}
+    jobs = [job.on_gpu() if gpu and isinstance(job, Job) else job for job in jobs]
     if kept is None:
         for i, rows in _done(jobs, range(len(jobs)), workers, dask):
             found[i] = rows
@@ -181,6 +198,9 @@ def _known(line: bytes) -> tuple[str, list[Row]] | None:
 def _done(
     jobs: Sequence[Work], todo: Sequence[int], workers: int, dask: str | None
 ) -> Iterator[tuple[int, list[Row]]]:
+    for i in [i for i in todo if getattr(jobs[i], "gpu", False)]:
+        yield i, _run(jobs[i])
+    todo = [i for i in todo if not getattr(jobs[i], "gpu", False)]
     longest_first = sorted(todo, key=lambda i: -jobs[i].cost)
     if workers <= 1 and not dask:
         for i in longest_first:

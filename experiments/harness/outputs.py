@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from experiments.harness.published import published
 from winolab.algorithm import Algorithm, Problem, direct, parse_algorithm
+from winolab.gpu.runtime.simulation import on_gpu, oracle_on_gpu
 from winolab.measure import FULL, Case
 from winolab.ref.algorithms import sample as sampling
 from winolab.ref.algorithms.sample import Sample
@@ -25,8 +28,10 @@ Array = NDArray[np.float64]
 # Relative errors are counted in bins of a twentieth of a decade, 1e-12 to 1.
 BINS = np.linspace(-12, 0, 241)
 DISTRIBUTIONS = (64, 128)  # channels of the layers of α = 16 whose counts are kept
-# Multiply-adds of direct convolution between two additions to a tally; bounds the memory.
-PIECE = 1 << 28
+# Multiply-adds of direct convolution between two additions to a tally; bounds the memory. A GPU is
+# given more at once.
+PIECE, PIECE_ON_GPU = 1 << 28, 1 << 34
+CHUNK = 1 << 17  # outputs that are counted at a time, in the second-level cache
 # Tiles on which the bound is evaluated; it varies by some 10 % over a layer.
 BOUNDED = 4
 ORACLE = arithmetic("fp64")
@@ -35,7 +40,11 @@ UNFUSED = arithmetic("fp64,fused=no")  # a fused one is simulated, and slow
 
 @dataclass
 class Tally:
-    """What winolab.ref.error.metrics.compare says as sums, so that pieces of a layer add up."""
+    """What winolab.ref.error.metrics.compare says as sums, so that pieces of a layer add up.
+
+    ``binned`` asks for the histogram; ``threads`` count chunks of a piece side by side, with the
+    same sums whatever their number.
+    """
 
     count: int = 0
     relative: float = 0.0  # Σ |error| / |truth|
@@ -46,21 +55,48 @@ class Tally:
     max_abs: float = 0.0
     max_relative: float = 0.0
     histogram: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(BINS) - 1, np.int64))
+    binned: bool = True
+    threads: int = 1
 
     def add(self, y: Array, truth: Array) -> None:
         """Count these outputs. NaN stays NaN in every sum and maximum."""
-        found = compare(y, truth)
-        self.count += found.count
-        self.relative += found.mare * found.count
-        self.squares += found.mse * found.count
-        self.errors += found.bias * found.count
-        self.truth_squares += float(np.square(truth).sum())
-        self.truth += float(np.abs(truth).sum())
-        self.max_abs = float(np.maximum(self.max_abs, found.max_abs))
-        self.max_relative = float(np.maximum(self.max_relative, found.max_relative))
+        y, truth = y.reshape(-1), truth.reshape(-1)
+        firsts = range(0, y.size, CHUNK)
+        parts = [(y[i : i + CHUNK], truth[i : i + CHUNK]) for i in firsts]
+        if self.threads > 1 and len(parts) > 1:
+            with ThreadPoolExecutor(self.threads) as pool:
+                found = list(pool.map(self._counted, parts))
+        else:
+            found = list(map(self._counted, parts))
+        for sums, largest, histogram in found:
+            self.count += int(sums[0])
+            self.relative += sums[1]
+            self.squares += sums[2]
+            self.errors += sums[3]
+            self.truth_squares += sums[4]
+            self.truth += sums[5]
+            self.max_abs = float(np.maximum(self.max_abs, largest[0]))
+            self.max_relative = float(np.maximum(self.max_relative, largest[1]))
+            self.histogram += histogram
+
+    def _counted(self, part: tuple[Array, Array]) -> tuple[list[float], tuple[float, float], Any]:
+        """The sums in the order of the fields, the maxima and the histogram of a chunk."""
+        y, truth = part
         with np.errstate(all="ignore"):
-            relative = np.clip(np.abs((y - truth) / truth), 10.0 ** BINS[0], 1.0)
-        self.histogram += np.histogram(np.log10(relative), BINS)[0]
+            error = y - truth
+            size, ref = np.abs(error), np.abs(truth)
+            relative = np.divide(size, ref, out=np.zeros_like(size), where=size != 0)
+            found = [relative.sum(), np.square(error).sum(), error.sum()]
+            found += [np.square(truth).sum(), ref.sum()]
+            histogram: Any = 0
+            if self.binned:
+                logarithms = np.log10(np.clip(relative, 10.0 ** BINS[0], 1.0))
+                histogram = np.histogram(logarithms, BINS)[0]
+        return [y.size, *map(float, found)], (size.max(), relative.max()), histogram
+
+    def largest(self, kind: str) -> float:
+        """The largest "relative" error, or the largest one of another name."""
+        return self.max_relative if kind == "relative" else self.max_abs
 
     def metrics(self) -> dict[str, float]:
         """The columns of a row; they mean what compare's fields of these names mean."""
@@ -96,6 +132,10 @@ class Variant:
     def arithmetic(self) -> Arithmetic:
         return arithmetic(self.precision)
 
+    def on_gpu(self) -> Variant:
+        """The same, computed on a GPU. Raises ValueError for what is computed on a CPU alone."""
+        return replace(self, precision=on_gpu(self.arithmetic))
+
     def algorithm(self, tiled: Algorithm) -> Algorithm:
         """What is run where the layer's tiles are those of ``tiled``."""
         if self.order == "direct" or tiled.kind == "direct":
@@ -119,12 +159,18 @@ class Variant:
 
 
 class Outputs:
-    """Sampled (or all) outputs of a case's layer; the tensors are drawn once, at full size."""
+    """Sampled (or all) outputs of a case's layer; the tensors are drawn once, at full size.
 
-    def __init__(self, case: Case, tiles: int, channels: int) -> None:
+    ``gpu``: their truth is computed on a GPU, for variants that are, too.
+    """
+
+    def __init__(self, case: Case, tiles: int, channels: int, gpu: bool = False) -> None:
         self.case = case
         self.problem = case.problem
         self.x, self.w = case.tensors()
+        self.x.flags.writeable = False  # a GPU keeps a copy
+        self.oracle = oracle_on_gpu() if gpu else ORACLE
+        self.piece = PIECE_ON_GPU if gpu else PIECE
         self.algorithm = parse_algorithm(case.algorithm)
         self.sample = self._draw(tiles, channels)
 
@@ -149,11 +195,11 @@ class Outputs:
         return Sample(tuple(zip(boxes, ids, strict=True)), chosen)
 
     def pieces(self) -> Iterator[Sample]:
-        """The sample in parts of about PIECE multiply-adds of direct convolution."""
+        """The sample in parts of about ``piece`` multiply-adds of direct convolution."""
         taps = math.prod(self.problem.filter) * self.problem.in_channels
         for box, ids in self.sample.tiles:
             each = math.prod(s.tile.n for s in box.segments) * len(self.sample.channels) * taps
-            step = max(1, PIECE // each)
+            step = max(1, self.piece // each)
             for first in range(0, len(ids), step):
                 yield Sample(((box, ids[first : first + step]),), self.sample.channels)
 
@@ -176,7 +222,7 @@ class Outputs:
                     )
                     if not i:
                         where = found
-                        truth = sampling.at_positions(*layer, where, piece.channels, ORACLE)
+                        truth = sampling.at_positions(*layer, where, piece.channels, self.oracle)
                 yield v, v.arithmetic.to_float64(y), truth[:: v.thin]
 
     @cached_property

@@ -50,15 +50,20 @@ def chosen(paper: str | None, table: str | None, every: bool = True) -> list[Tab
 
 
 def measure(
-    tables: Sequence[Table], full: bool, workers: int, dask: str | None = None
+    tables: Sequence[Table], full: bool, workers: int, dask: str | None = None, gpu: bool = False
 ) -> list[list[Row]]:
     """The rows of each table, under one progress bar; what an interrupted call had is not run
-    again."""
+    again. With ``gpu`` a GPU runs what simulates layers, and then ``workers`` the rest.
+
+    Raises ValueError for ``gpu`` with ``dask``, MachineError where there is no GPU.
+    """
+    if gpu and dask:
+        raise ValueError("--gpu with --dask: one GPU serves this process; give one of the two")
     todo = [table.jobs(full) for table in tables]
     with process.progress(quiet=False) as bar:
         task = bar.add_task("layers", total=sum(map(len, todo)))
         every = [job for part in todo for job in part]
-        rows = jobs.run(every, workers, lambda done: bar.advance(task, done), dask, UNFINISHED)
+        rows = jobs.run(every, workers, lambda done: bar.advance(task, done), dask, UNFINISHED, gpu)
     by_table = {table.key: [] for table in tables}
     for row in rows:
         by_table[f"{row['paper']} {row['table']}"].append(row)
@@ -126,7 +131,8 @@ def main(
     table: Annotated[str | None, typer.Argument(help="One of its tables.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="Name papers and tables.")] = False,
     every: Annotated[bool, typer.Option("--all", help="The tables that take minutes too.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="All outputs: hours for some.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="All outputs: hours without --gpu.")] = False,
+    gpu: Annotated[bool, typer.Option("--gpu", help="Simulate layers on a GPU.")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; one a core.")] = None,
     dask: Dask = None,
     as_json: Annotated[bool, typer.Option("--json", help="Cells as JSON, no tables.")] = False,
@@ -150,7 +156,7 @@ def main(
     started = time.perf_counter()
     measured = [t for t in tables if t.sources]
     tables = [t for t in tables if not t.sources]
-    found = measure(tables, full, workers or cores(), dask) if tables else []
+    found = measure(tables, full, workers or cores(), dask, gpu) if tables else []
     results = list(zip(tables, found, strict=True))
     for name in dict.fromkeys(t.paper for t in tables):
         store(name, [row for t, rows in results if t.paper == name for row in rows], update)

@@ -119,7 +119,7 @@ FIGURES: dict[str, tuple[Drawn, ...]] = {
         (cugemm, "The CuGEMM column over the number of terms: it grows as TF32, but for Γ8(7,2)."),
     ),
     "im2col_winograd_2024 figure10": (
-        (figure10, "Distribution of the relative error over sampled outputs."),
+        (figure10, "Distribution of the relative error of each variant."),
     ),
 }
 if ON_A_GPU in TABLES:

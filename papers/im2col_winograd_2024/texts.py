@@ -96,8 +96,10 @@ TEXTS = {
         "cuDNN's implicit GEMM and draws three conclusions: Γ16 has the smaller mean and the "
         "larger maximum, and such large values are rare. The figure's shapes are not stated.",
         "Γ16 of the three widths at 64 and 128 channels of Table 3, with the published order and "
-        "constants; the maximum over the layer is extrapolated from the tail of the sample.",
-        "mean: over seeds, 90 % interval; maximum: median over the layer, 90 % interval.",
+        "constants. Of all outputs (--full --gpu) the layer's maximum is one of them, and the "
+        "share above CuGEMM's is counted; of a sample both follow from its tail.",
+        "mean: over seeds, 90 % interval; maximum: that of another layer drawn alike lies in its "
+        "interval with 90 %.",
         _figure10,
     ),
     "im2col_winograd_2024 h100": Text(

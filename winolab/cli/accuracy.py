@@ -100,7 +100,7 @@ def accuracy(
     ] = None,
     gpu: Annotated[
         bool,
-        typer.Option("--gpu", help="Sum simulated products on a GPU: the same numbers, sooner."),
+        typer.Option("--gpu", help="Simulate on a GPU: the same bits, sooner."),
     ] = False,
     dask: Dask = None,
     wide: Wide = False,
@@ -133,6 +133,8 @@ def accuracy(
         groups=[_integer("groups", value) for value in sweep.values(groups)],
         **{name: sweep.values(text) for name, text in lists.items()},
     )
+    if gpu and dask:
+        raise ValueError("--gpu with --dask: one GPU serves this process; give one of the two")
     rows = _swept(todo, out, workers or environment.cores(), dask, quiet=as_json, gpu=gpu)
     if as_json:
         print(render.document(rows))
@@ -156,8 +158,9 @@ def _swept(
     with progress(quiet) as bar:
         task = bar.add_task("cases", total=len(todo))
         try:
-            if not quiet and not gpu:
-                process.announce("cases", len(missing), sweep.seconds(missing, workers), workers)
+            if not quiet:
+                seconds = sweep.seconds(missing, workers, gpu)
+                process.announce("cases", len(missing), seconds, workers, gpu)
             return sweep.run(
                 todo,
                 file=file,

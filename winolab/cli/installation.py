@@ -41,6 +41,9 @@ def reproduce(
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="The tables that take minutes too.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Compute all outputs, no sample.")] = False,
+    gpu: Annotated[
+        bool, typer.Option("--gpu", help="Simulate layers on a GPU: minutes of --full, not hours.")
+    ] = False,
     workers: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="Processes; by default one a core."),
@@ -69,7 +72,7 @@ def reproduce(
     """
     root = environment.experiments()
     flags = {"--list": list_, "--all": every, "--full": full, "--json": as_json}
-    flags["--update"] = update
+    flags |= {"--gpu": gpu, "--update": update}
     arguments = [text for text in (paper, table) if text]
     arguments += [flag for flag, wanted in flags.items() if wanted]
     arguments += ["--workers", str(workers)] if workers else []

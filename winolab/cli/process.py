@@ -185,12 +185,12 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def announce(name: str, count: int, seconds: float, workers: int) -> None:
-    """Say before a long sweep about how long it takes."""
+def announce(name: str, count: int, seconds: float, workers: int, gpu: bool = False) -> None:
+    """Say before a long sweep about how long it takes, on so many processes or on a GPU."""
     if seconds >= EVERY:
-        processes = f"{workers} {agreeing(workers, 'process', 'processes')}"
+        where = "a GPU" if gpu else f"{workers} {agreeing(workers, 'process', 'processes')}"
         print(
-            f"winolab: {count} {name}, about {duration(seconds)} on {processes}",
+            f"winolab: {count} {name}, about {duration(seconds)} on {where}",
             file=sys.stderr,
             flush=True,
         )

@@ -41,6 +41,8 @@ ITEMSIZE = 4  # bytes of an operand's element: cases draw float32
 MOST_REASON = 200  # characters
 # Multiply-adds a second of one process, all that a case computes counted: NumPy's and Numba's.
 RATE, RATE_OF_LOOPS = 2.5e8, 6e8
+# Of a GPU: the least of experiments/results/gpu_simulation.jsonl, with copies.
+RATE_ON_GPU = 9e10
 
 
 def values(text: str, keep: str = r"(?!)") -> list[str]:
@@ -171,13 +173,15 @@ def run(
     return [rows[case] for case in todo]
 
 
-def seconds(todo: Iterable[Case], workers: int) -> float:
-    """About how long so many processes take for the cases, by their multiply-adds."""
+def seconds(todo: Iterable[Case], workers: int, gpu: bool = False) -> float:
+    """About how long so many processes, or a GPU, take for the cases, by their multiply-adds."""
     macs = 0.0
     for case in todo:
         outputs = math.prod(getattr(case.problem, RESULTS[case.direction]))
         part = 1.0 if case.sample == FULL else min(1.0, int(case.sample) / max(1, outputs))
         macs += part * case.problem.macs
+    if gpu:
+        return macs / RATE_ON_GPU
     return macs / (RATE_OF_LOOPS if loops.available() else RATE) / workers
 
 

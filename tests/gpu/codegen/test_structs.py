@@ -11,6 +11,8 @@ import pytest
 
 from tests.gpu import hosted
 from winolab.gpu.codegen import emit, simulated
+from winolab.gpu.codegen.simulated_tiles import FP64, OUTPUTS, STATES
+from winolab.gpu.codegen.simulated_tiles import PARAMS as AROUND
 from winolab.gpu.codegen.structs import layout, layouts, size
 from winolab.gpu.families import epilogue, scale, wgrad, winrs
 from winolab.gpu.families.axes import PARAMS as AXIS
@@ -88,6 +90,9 @@ STRUCTS = {
         [("DirectAxis", "axes")],
     ),
     "simulated": ("SimulatedParams", "simulated", [simulated.PARAMS], []),
+    "states": ("StatesParams", "simulated_tiles", [AROUND[STATES]], []),
+    "outputs": ("OutputsParams", "simulated_tiles", [AROUND[OUTPUTS]], []),
+    "oracle": ("Fp64Params", "simulated_fp64", [AROUND[FP64]], []),
     "layout copy": ("LayoutCopyParams", "layout_copy", [layout_copy.PARAMS], []),
     "layout finish": ("LayoutFinishParams", "layout_copy", [layout_copy.FINISH_PARAMS], []),
     "epilogue": ("EpilogueParams", "epilogue", [epilogue.PARAMS], []),

@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import winolab
-from tests.gpu import hosted
+from tests.gpu.support.simulated import pretend
+from winolab.cli import process, sweep
 from winolab.cli.command import app
-from winolab.gpu import driver
+from winolab.gpu.codegen.simulated_tiles import FP64, STATES
 from winolab.gpu.machine import MachineError
-from winolab.gpu.runtime import simulation
-
-
-def held(array: np.ndarray) -> Any:
-    """A NumPy array as CuPy has its own."""
-    return SimpleNamespace(array=array, data=SimpleNamespace(ptr=array.ctypes.data))
 
 
 @pytest.fixture
-def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU whose memory is NumPy's and whose kernels run on the CPU."""
-    cupy = SimpleNamespace(
-        asarray=held,
-        empty=lambda shape, dtype: held(np.full(shape, np.nan, dtype)),
-        asnumpy=lambda made: made.array,
-        cuda=SimpleNamespace(Device=lambda: SimpleNamespace(id=0)),
-    )
-    monkeypatch.setattr(driver, "cupy", lambda: cupy)
-    load = lambda source, title, shared, index: hosted.load(source, shared)  # noqa: E731
-    monkeypatch.setattr(simulation, "load", load)
+def pretended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kernels that a pretended GPU loaded."""
+    return pretend(monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -46,28 +31,67 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
         ("fp32,accumulation=kahan", "direct"),
     ],
 )
-def test_gpu_has_numpys_row(pretended: None, precision: str, algorithm: str) -> None:
-    how: dict[str, Any] = {"algorithm": algorithm, "precision": precision, "sample": 40}
-    rows = [
-        winolab.accuracy((1, 9, 9, 12), (5, 3, 3, 12), gpu=gpu, **how).to_dict()
-        for gpu in (False, True)
-    ]
-    for row in rows:
-        row.pop("seconds")
-    assert repr(rows[0]) == repr(rows[1])  # NaN too
+def test_gpu_has_numpys_row(pretended: list[str], precision: str, algorithm: str) -> None:
+    how: dict[str, Any] = {"algorithm": algorithm, "precision": precision, "data": "u12"}
+    same(
+        *(
+            winolab.accuracy((1, 9, 9, 12), (5, 3, 3, 12), gpu=gpu, sample=40, **how).to_dict()
+            for gpu in (False, True)
+        ),
+        products=9 * 12,
+    )
 
 
-def test_the_command_sums_on_a_gpu(pretended: None) -> None:
+def same(here: dict[str, Any], there: dict[str, Any], products: int) -> None:
+    """Rows of U[1, 2] without padding agree but for their oracles, two orders of K sums in FP64.
+
+    These differ by at most 2 γ_K |y|, |y| at most 4 K; proven bounds are K² 2⁻²⁴ and more.
+    """
+    relative = 2 * products * 2.0**-53
+    absolute = 4 * products * relative
+    tolerances = {
+        "max_abs": absolute,
+        "bias": absolute,
+        "mse": 2 * here["max_abs"] * absolute,
+        "bound_ratio": absolute / (products**2 * 2.0**-24),
+    }
+    quantiles = [name for name in here if name.startswith("q")]
+    relatives = ["mare", "max_relative", "relative_rms", "relative_bias", *quantiles]
+    tolerances |= dict.fromkeys(relatives, relative)
+    assert here.keys() == there.keys()
+    for name in here.keys() - {"seconds"}:
+        if name in tolerances:
+            assert abs(here[name] - there[name]) <= tolerances[name], name
+        else:
+            assert repr(here[name]) == repr(there[name]), name  # NaN too
+
+
+def test_the_command_sums_on_a_gpu(pretended: list[str]) -> None:
     layer = ["--input", "1x7x7x8", "--filter", "4x3x3", "--sample", "full", "--json"]
     found = []
     for more in ([], ["--gpu"]):
         said = CliRunner().invoke(app, ["accuracy", "--algorithm", "direct", *layer, *more])
         (row,) = json.loads(said.stdout)
-        found.append({name: value for name, value in row.items() if name != "seconds"})
-    assert found[0] == found[1]
+        found.append(row)
+    same(*found, products=9 * 8)
+    assert {STATES, FP64} <= set(pretended)
 
 
-def test_what_stays_on_the_cpu_is_refused_in_a_line(pretended: None) -> None:
+def test_a_long_sweep_says_how_long_a_gpu_takes(
+    pretended: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one that is short says nothing; Dask's workers have no part in it."""
+    layer = ["accuracy", "--algorithm", "direct", "--input", "1x7x7x8", "--filter", "4x3x3"]
+    assert "about" not in CliRunner().invoke(app, [*layer, "--gpu"]).stderr
+    monkeypatch.setattr(sweep, "RATE_ON_GPU", 100.0)
+    said = CliRunner().invoke(app, [*layer, "--gpu"]).stderr
+    seconds = 25 * 4 * 9 * 8 / 100
+    assert f"winolab: 1 cases, about {process.duration(seconds)} on a GPU" in said
+    refused = CliRunner().invoke(app, [*layer, "--gpu", "--dask", "local"])
+    assert "give one of the two" in str(refused.exception)
+
+
+def test_what_stays_on_the_cpu_is_refused_in_a_line(pretended: list[str]) -> None:
     for precision in ("exact", "mp:200", "fp64"):
         with pytest.raises(ValueError, match=f"precision {precision} is computed on the CPU alone"):
             winolab.accuracy((1, 7, 7, 8), (4, 3, 3, 8), precision=precision, gpu=True)

@@ -1,22 +1,34 @@
-"""Simulated arithmetics whose products a GPU sums, by the kernel of their order: NumPy's bits."""
+"""Simulated arithmetics that a GPU runs, by kernels of their order and programs: NumPy's bits."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from typing import Any
+from weakref import ref
 
 import numpy as np
 
 from winolab.gpu import driver
-from winolab.gpu.codegen import simulated
+from winolab.gpu.codegen import simulated, simulated_tiles
 from winolab.gpu.codegen.simulated import KERNEL
+from winolab.gpu.codegen.simulated_tiles import FP64, OUTPUTS, STATES
+from winolab.gpu.params import Kernels
 from winolab.gpu.runtime.loader import load
-from winolab.ref.arithmetic.simulated import Arithmetic, Carrier, Float
+from winolab.ref.algorithms.engine import Engine
+from winolab.ref.arithmetic.simulated import Arithmetic, Carrier, Float, arithmetic
+
+# Elements of states, of sums or of outputs on the GPU at a time: 1 GiB each.
+MOST = 1 << 28
+Blocks = Iterator[tuple[np.ndarray, Carrier]]
 
 
 @dataclass(frozen=True)
 class OnGpu(Float):
-    """A Float whose matrix products are summed on CuPy's current device. Carriers are NumPy's."""
+    """A Float whose matrix products are summed on CuPy's current device, where whole tiles are
+    transformed too if the transforms are in FP32. Carriers are NumPy's.
+    """
 
     def summed_products(self, a: Carrier, b: Carrier) -> Carrier:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -29,23 +41,130 @@ class OnGpu(Float):
         b = np.broadcast_to(b, (*batch, depth, columns))
         b = simulated.operand(np.swapaxes(b, -1, -2), edge)
         cp = driver.cupy()
-        left, right = cp.asarray(a), cp.asarray(b)
         filled = (len(a), a.shape[-1], b.shape[-1], depth)
-        y = cp.empty((len(a), *filled[1:3]), np.float32)
-        index = cp.cuda.Device().id
-        source = simulated.source(
-            self.accumulation, self.accumulate, self.fused, depth.bit_length()
-        )
-        kernels = load(source, f"simulated {self.accumulation} sums", {KERNEL: 0}, index)
-        simulated.launch(kernels, [v.data.ptr for v in (left, right, y)], filled, edge)
+        y = _sums(self, cp.asarray(a), cp.asarray(b), filled)
         got = cp.asnumpy(y)[:, :rows, :columns]
         return got.reshape(shape).astype(np.float64)
 
+    def tiles(self, engine: Any, x: np.ndarray, w: np.ndarray, ids: np.ndarray) -> Blocks | None:
+        """Blocks that the GPU gathers, transforms, multiplies and transforms back."""
+        whole = self.parts == 1 and not (self.scale or self.filters or self.sums)
+        in_fp32 = self.fused and self.transform.name == "fp32"
+        if not (whole and in_fp32 and _served(engine, ids, self.asarray(x[:0]))):
+            return None
+        return _tiles(self, engine, x, w, ids)
+
+
+@dataclass(frozen=True)
+class OracleOnGpu(Float):
+    """FP64 whose direct convolutions of FP32 numbers run on CuPy's current device, in order."""
+
+    def tiles(self, engine: Any, x: np.ndarray, w: np.ndarray, ids: np.ndarray) -> Blocks | None:
+        """Blocks that the GPU gathers and multiplies; None but for direct convolutions in FP32."""
+        ops = [p.ops for of in engine.programs for p in (of.AT, of.G, of.BT)]
+        one = all(s.tile.alpha == 1 for s in engine.region.segments) and not any(ops)
+        return _tiles(self, engine, x, w, ids) if one and _served(engine, ids, x, w) else None
+
+
+def _served(engine: Engine, ids: np.ndarray, *operands: np.ndarray) -> bool:
+    """Whether the kernels know such tiles: of FP32 numbers, in one order of summation."""
+    plain = type(engine) is Engine and engine.order is None and len(ids) > 0
+    single = all(v.dtype == np.float32 for v in operands)
+    return plain and single and engine.problem.ndim <= simulated_tiles.DIMENSIONS
+
+
+def _tiles(run: Float, engine: Engine, x: np.ndarray, w: np.ndarray, ids: np.ndarray) -> Blocks:
+    """The engine's blocks; run is OnGpu, or OracleOnGpu, which transforms nothing."""
+    cp, wide = driver.cupy(), isinstance(run, OracleOnGpu)
+    edge = simulated_tiles.TILE if wide else simulated.tile(run.accumulation)
+    u = engine.filters(w)
+    u = u.reshape(-1, *u.shape[-2:])
+    states, depth, channels = u.shape
+    if depth == 0 or channels == 0:
+        yield engine.positions(*_where(engine, ids)), np.zeros((len(ids), channels), run.dtype)
+        return
+    if not wide:
+        u = np.asarray(run.factor(u))
+    filters = simulated.operand(np.swapaxes(u, -1, -2), edge)
+    product = None if wide or run.product.name == "fp32" else run.product
+    taps = [s.tile.r for s in engine.region.segments]
+    around = _loaded(simulated_tiles.around(engine.programs, taps, product), STATES, OUTPUTS)
+    along = simulated_tiles.along(engine)
+    outputs = math.prod(s.tile.n for s in engine.region.segments)
+    rows, right = _placed(x, run), cp.asarray(filters)
+    columns = filters.shape[-1]
+    step = max(1, MOST // max(states * depth, states * columns, outputs * channels) // edge) * edge
+    dtype = np.float64 if wide else np.float32
+    for first in range(0, len(ids), step):
+        some = np.ascontiguousarray(ids[first : first + step], np.int64)
+        count = len(some)
+        filled = count + -count % edge
+        at, v = cp.asarray(some), cp.empty((states, depth, filled), np.float32)
+        pointers = [a.data.ptr for a in (rows, at, v)]
+        shape = (count, filled, depth, engine.problem.in_channels)
+        simulated_tiles.launch_states(around, pointers, shape, along)
+        y = m = _sums(run, v, right, (states, filled, columns, depth))
+        if wide:
+            y = cp.asnumpy(m)[0, :count, :channels]
+        else:
+            y = cp.empty((outputs, count, channels), dtype)
+            pointers = [a.data.ptr for a in (m, y)]
+            simulated_tiles.launch_outputs(around, pointers, (count, filled, channels, columns))
+            y = cp.asnumpy(y).reshape(-1, channels)
+        positions = engine.positions(*_where(engine, some))
+        inside = positions >= 0
+        yield (positions, y) if inside.all() else (positions[inside], y[inside])
+
+
+def _where(engine: Engine, ids: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The tiles' images, and where they are along each dimension."""
+    batch, *at = np.unravel_index(ids, (engine.problem.batch, *engine.region.tiles))
+    return batch, at
+
+
+def _sums(run: Float, a: Any, b: Any, shape: tuple[int, int, int, int]) -> Any:
+    """aᵀ b on the device; ``shape``: matrices, rows, columns, K, filled up."""
+    cp, (count, rows, columns, depth) = driver.cupy(), shape
+    if isinstance(run, OracleOnGpu):
+        y = cp.empty((count, rows, columns), np.float64)
+        kernels = _loaded(simulated_tiles.oracle(), FP64)
+        simulated_tiles.launch_oracle(kernels, [v.data.ptr for v in (a, b, y)], shape)
+        return y
+    y = cp.empty((count, rows, columns), np.float32)
+    source = simulated.source(run.accumulation, run.accumulate, run.fused, depth.bit_length())
+    kernels = _loaded(source, KERNEL)
+    pointers = [v.data.ptr for v in (a, b, y)]
+    simulated.launch(kernels, pointers, shape, simulated.tile(run.accumulation))
+    return y
+
+
+def _loaded(source: str, *names: str) -> Kernels:
+    index = driver.cupy().cuda.Device().id
+    return load(source, f"simulated {names[0]}", dict.fromkeys(names, 0), index)
+
+
+_KEPT: dict[str, Any] = {}  # the last array that nobody writes to, and its copy on the device
+
+
+def _placed(x: np.ndarray, run: Float) -> Any:
+    """x on the device as ``run`` stores it; of one that is read-only, the last copy is kept."""
+    cp = driver.cupy()
+    key = (run.storage if run.storage.precision < 24 else None, cp.cuda.Device().id)
+    kept = _KEPT.get("x")
+    if kept and kept[0]() is x and kept[1] == key:
+        return kept[2]
+    _KEPT.clear()  # before the next is there
+    stored = x if run.storage.precision >= 24 else run.asarray(x)
+    made = cp.asarray(np.ascontiguousarray(stored, np.float32))
+    if not x.flags.writeable:
+        _KEPT["x"] = ref(x), key, made
+    return made
+
 
 def on_gpu(run: Arithmetic) -> OnGpu:
-    """The same arithmetic with its sums on a GPU.
+    """The same arithmetic on a GPU.
 
-    Raises ValueError where they stay on the CPU: exact numbers, mpmath's, sums in FP64.
+    Raises ValueError where it stays on the CPU: exact numbers, mpmath's, sums in FP64.
     """
     if not isinstance(run, Float) or run.accumulation.kind not in simulated.ORDERS:
         raise ValueError(
@@ -53,3 +172,9 @@ def on_gpu(run: Arithmetic) -> OnGpu:
             "take a simulated format such as 'fp32'"
         )
     return OnGpu(**{field.name: getattr(run, field.name) for field in fields(run)})
+
+
+def oracle_on_gpu() -> OracleOnGpu:
+    """FP64, the oracle of simulated arithmetics, on a GPU."""
+    run = arithmetic("fp64")
+    return OracleOnGpu(**{field.name: getattr(run, field.name) for field in fields(Float)})

@@ -63,8 +63,12 @@ class Engine:
         Values are (Q, OC); positions (Q,) are flat in (N, *output). Outputs that a last tile
         computes beyond the edge are cut.
         """
+        elsewhere = self.arithmetic.tiles(self, x, w, ids)
+        if elsewhere is not None:
+            yield from elsewhere
+            return
         rows = np.ascontiguousarray(x).reshape(math.prod(x.shape[:-1]), x.shape[-1])
-        u = self._filters(w)
+        u = self.filters(w)
         every = np.arange(self.problem.batch * math.prod(self.region.tiles))
         whole = u.reshape(math.prod(u.shape[:-2]), *u.shape[-2:])
         run = self.arithmetic.of_states(self._every_state(rows, u, every), whole)
@@ -72,7 +76,7 @@ class Engine:
         for batch, at in self._steps(u, ids):
             values = engine._outputs(u, self._patches(rows, batch, at))
             values = self._scaled(values, *halves(sum(self.exponents)))
-            positions = self._positions(batch, at)
+            positions = self.positions(batch, at)
             inside = positions >= 0
             yield (positions, values) if inside.all() else (positions[inside], values[inside])
 
@@ -113,7 +117,7 @@ class Engine:
                 x = self.arithmetic.mul(self.arithmetic.constant(Fraction(2) ** e), x)
         return x
 
-    def _filters(self, w: np.ndarray) -> np.ndarray:
+    def filters(self, w: np.ndarray) -> np.ndarray:
         """G along every dimension of the pieces of w: (α0, α1, …, K, OC)."""
         u, run = self._pieces(w), self.arithmetic.of_filters
         if run is not self.arithmetic:
@@ -191,7 +195,7 @@ class Engine:
             outputs.append(m.reshape(-1, channels))
         return add(outputs, run)
 
-    def _positions(self, batch: np.ndarray, at: list[np.ndarray]) -> np.ndarray:
+    def positions(self, batch: np.ndarray, at: list[np.ndarray]) -> np.ndarray:
         """Flat positions in (N, *output) of what _outputs returns, −1 beyond the output."""
         d = self._ndim
         flat = _along(batch, d, d + 1)

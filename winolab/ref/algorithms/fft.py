@@ -84,7 +84,7 @@ class Fourier(Engine):
 
     products: int = 3
 
-    def _filters(self, w: np.ndarray) -> np.ndarray:
+    def filters(self, w: np.ndarray) -> np.ndarray:
         """The conjugate spectra (states…, K, OC): a correlation multiplies by the conjugate."""
         return np.conj(self._spectrum(self._pieces(w)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -66,6 +66,13 @@ class Arithmetic(ABC):
         """This arithmetic with what it has to know of all operands of a convolution's products: v
         are the input's states (states, tiles, K), in blocks, u the filter's (states, K, OC)."""
         return self
+
+    def tiles(
+        self, engine: Any, x: NDArray[Any], w: NDArray[Any], ids: NDArray[Any]
+    ) -> Iterator[tuple[NDArray[np.intp], Carrier]] | None:
+        """What the engine's blocks are, where the arithmetic evaluates whole tiles itself, as a GPU
+        does; otherwise None."""
+        return None
 
     def unforeseen(self) -> Exception:
         """What is raised where roundings have to be known before the data."""

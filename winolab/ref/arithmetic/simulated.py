@@ -162,7 +162,7 @@ class Float(Arithmetic):
     def exponents(self, gains: tuple[Fraction, Fraction]) -> tuple[int, int]:
         return self.scale.exponents(gains) if self.scale else (0, 0)
 
-    def _factor(self, x: Carrier) -> NDArray[Any]:
+    def factor(self, x: Carrier) -> NDArray[Any]:
         """Rounded to the product format; FP32 numbers stay in their own type."""
         if x.dtype == np.float32 and self.product.name == self.accumulate.name == "fp32":
             return x
@@ -180,7 +180,7 @@ class Float(Arithmetic):
                 inside = [i // each for i in self.accumulation.intervals]
                 a, b = split.expanded(a, b, self.product, self.parts, group, inside, self.ahead)
         else:
-            a, b = (self._factor(v) for v in (a, b))
+            a, b = (self.factor(v) for v in (a, b))
         if self.accumulate.precision == 53:
             with np.errstate(all="ignore"):
                 y = np.matmul(a, b)

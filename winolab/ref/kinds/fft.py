@@ -106,7 +106,7 @@ def _block(problem: Problem, algorithm: Fft, direction: str) -> Block:
 class _Norms(Fourier):
     """Σ_k ‖x_k‖₂ ‖w_k‖₂ of a tile, at each of its outputs."""
 
-    def _filters(self, w: np.ndarray) -> np.ndarray:
+    def filters(self, w: np.ndarray) -> np.ndarray:
         return _norm(self._pieces(w), self._ndim)
 
     def _outputs(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:

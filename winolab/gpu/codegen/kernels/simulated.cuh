@@ -7,6 +7,7 @@
 // (PRECISION, EMIN, EMAX, INFINITIES), BLOCK, EXTRA_BITS, TRUNCATE, LEVELS, TILE, INTERVALS and
 // PIECES, of which interval() makes the lengths in turn.
 #pragma once
+#include "simulated_rounding.cuh"
 
 struct SimulatedParams {
   const float* a;
@@ -17,32 +18,12 @@ struct SimulatedParams {
 };
 
 constexpr int SIMULATED_THREADS = 256;  // 16 x 16
-constexpr int EXPONENT = 0x7ff, ZERO = -(1 << 18), SPECIAL = 1 << 20;
-
-__device__ __forceinline__ double power(int exponent) {
-  return __hiloint2double((exponent + 1023) << 20, 0);
-}
-
-__device__ __forceinline__ int field(double x) { return __double2hiint(x) >> 20 & EXPONENT; }
+constexpr int ZERO = -(1 << 18), SPECIAL = 1 << 20;
 
 // The exponent of a number; of 0 and of what is not finite, one that no sum of two others reaches.
 __device__ __forceinline__ int exponent(float x) {
   const int e = field((double)x);
   return e == EXPONENT ? SPECIAL : e == 0 ? ZERO : e - 1023;
-}
-
-// To the format: Format.round of winolab.ref.arithmetic.formats.
-template <bool TOWARDS_ZERO = false>
-__device__ __forceinline__ float rounded(double x) {
-  const int e = min(max(field(x) - 1023, EMIN), EMAX + 1) + 1 - PRECISION;
-  const double scaled = __dmul_rn(x, power(-e));
-  double y = __dmul_rn(TOWARDS_ZERO ? trunc(scaled) : rint(scaled), power(e));
-  const double largest =
-      __dmul_rn(__dsub_rn(2.0, (INFINITIES ? 1 : 2) * power(1 - PRECISION)), power(EMAX));
-  const float infinite = __int_as_float(0x7f800000);
-  if (fabs(y) > largest && field(x) != EXPONENT) y = copysign(TOWARDS_ZERO ? largest : (double)infinite, x);
-  if (!INFINITIES && fabs(y) > largest) y = (double)__int_as_float(0x7fffffff);
-  return (float)y;
 }
 
 __device__ __forceinline__ float add(float x, float y) {

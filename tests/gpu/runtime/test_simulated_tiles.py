@@ -1,0 +1,121 @@
+"""Whole tiles on a pretended GPU: what NumPy's engine gives, bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.harness.published import published
+from tests.gpu.support.simulated import pretend
+from winolab.algorithm import Problem, direct, parse_algorithm
+from winolab.gpu.codegen.simulated_tiles import FP64, OUTPUTS, STATES
+from winolab.gpu.runtime import simulation
+from winolab.gpu.runtime.simulation import on_gpu, oracle_on_gpu
+from winolab.ref.algorithms import sample, winograd
+from winolab.ref.arithmetic.simulated import arithmetic
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kernels that a pretended GPU loaded; several pieces of tiles are to be run."""
+    monkeypatch.setattr(simulation, "MOST", 1 << 12)
+    return pretend(monkeypatch)
+
+
+def drawn(problem: Problem, first: str = "x_shape") -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(66)
+    shapes = getattr(problem, first), problem.w_shape
+    return tuple(rng.standard_normal(s, np.float32) for s in shapes)  # type: ignore[return-value]
+
+
+BF16 = "bf16,accumulation=tensor_core:4:1:nearest"
+CASES = [
+    ("gamma:4:2:3", (11,), (3,), {"padding": 1}, "fp32"),
+    ("winograd:2x2:3x3", (9, 7), (3, 3), {"padding": 1}, "fp16@hopper"),
+    ("gamma:8:4:5", (6, 13), (3, 5), {"padding": (1, 2)}, "fp32,storage=fp16"),
+    ("winograd:4x4:3x3", (8, 9), (3, 3), {}, "tf32"),
+    ("winograd:2x2:3x3", (7, 8), (5, 4), {"padding": 2}, BF16),
+    ("direct", (7, 9), (3, 2), {"stride": 2, "padding": 1, "dilation": 2}, "fp32"),
+    ("direct", (5, 4, 6), (2, 3, 2), {"padding": 1}, "fp16,product=fp8_e4m3"),
+    ("gamma:4:2:3", (4, 5, 6), (2, 2, 3), {"padding": 1}, "fp32,accumulation=kahan"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "spatial", "taps", "how", "precision"), CASES)
+def test_tiles_have_numpys_bits(
+    kernels: list[str], text: str, spatial: tuple, taps: tuple, how: dict[str, Any], precision: str
+) -> None:
+    problem = Problem.of((2, *spatial, 5), (6, *taps, 5), **how)
+    algorithm, run = parse_algorithm(text), arithmetic(precision)
+    x, w = drawn(problem)
+    x[0].flat[3] = np.inf
+    got = winograd.forward(x, w, problem, algorithm, on_gpu(run))
+    assert {STATES, OUTPUTS} <= set(kernels)
+    expected = winograd.forward(x, w, problem, algorithm, run)
+    assert np.array_equal(got, expected, equal_nan=True)
+    assert np.array_equal(np.signbit(got), np.signbit(expected))
+
+
+def test_inputs_between_zeros_and_groups(kernels: list[str]) -> None:
+    """Backward data of a stride, of two groups."""
+    problem = Problem.of((2, 9, 8, 6), (4, 3, 3, 3), stride=2, padding=1, groups=2)
+    dy, w = drawn(problem, "y_shape")
+    run = arithmetic("fp32")
+    got = winograd.backward_data(dy, w, problem, direct(), on_gpu(run))
+    assert STATES in kernels
+    assert np.array_equal(got, winograd.backward_data(dy, w, problem, direct(), run))
+
+
+def test_samples_in_a_published_order(kernels: list[str]) -> None:
+    problem = Problem.of((2, 12, 21, 5), (7, 7, 7, 5), padding=3)
+    algorithm, programs = parse_algorithm("gamma:16:10:7@paper"), published("paper", 7)
+    x, w = drawn(problem)
+    part = sample.draw(problem, algorithm, 900, 1)
+    args = (x, w, problem, algorithm)
+    run = arithmetic("fp32")
+    expected, at = sample.forward(*args, run, part, programs)
+    got, positions = sample.forward(*args, on_gpu(run), part, programs)
+    order, other = np.argsort(positions), np.argsort(at)  # blocks are of other sizes
+    assert np.array_equal(positions[order], at[other])
+    assert np.array_equal(got[order], expected[other])
+    exact = sample.at_positions(x, w, problem, at, part.channels, arithmetic("fp64"))
+    truth = sample.at_positions(x, w, problem, at, part.channels, oracle_on_gpu())
+    assert FP64 in kernels
+    depth = w[0].size
+    size = sample.at_positions(abs(x), abs(w), problem, at, part.channels, arithmetic("fp64"))
+    assert (abs(truth - exact) <= 2 * depth * 2.0**-53 * size).all()  # γ_K of either order
+    assert not np.array_equal(truth.astype(np.float32)[other], got[order])
+
+
+@pytest.mark.parametrize("precision", ["fp32_split", "fp32,fused=no", "fp16,transform=fp16"])
+def test_what_kernels_do_not_transform_is_transformed_here(
+    kernels: list[str], precision: str
+) -> None:
+    problem = Problem.of((1, 9, 9, 5), (4, 3, 3, 5))
+    algorithm, run = parse_algorithm("winograd:2x2:3x3"), arithmetic(precision)
+    x, w = drawn(problem)
+    got = winograd.forward(x, w, problem, algorithm, on_gpu(run))
+    assert STATES not in kernels
+    assert np.array_equal(got, winograd.forward(x, w, problem, algorithm, run))
+
+
+def test_arrays_that_nobody_writes_to_are_copied_once(
+    kernels: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = Problem.of((1, 6, 7, 4), (3, 3, 3, 4))
+    x, w = drawn(problem)
+    part = sample.draw(problem, direct(), 60, 0)
+    sizes: list[int] = []
+    cupy = simulation.driver.cupy()
+    copy = cupy.asarray
+    monkeypatch.setattr(cupy, "asarray", lambda a: sizes.append(a.size) or copy(a))
+    for writable, copies in ((True, 2), (False, 1)):
+        x.flags.writeable = writable
+        sizes.clear()
+        for factor in (1, 2):
+            args = (x, w * factor, problem, direct())
+            y, _ = sample.forward(*args, on_gpu(arithmetic("fp32")), part)
+            assert np.array_equal(y, sample.forward(*args, arithmetic("fp32"), part)[0])
+        assert sizes.count(x.size) == copies
