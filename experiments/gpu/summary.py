@@ -12,6 +12,7 @@ from experiments.gpu.rows import Row, cases, mean
 from experiments.gpu.rows import stored as stored_gpu
 from experiments.gpu.targets.table import TARGETS
 from experiments.harness.tables import rows_of
+from experiments.networks import told
 
 RERUN = "Run again by `python -m experiments.measure.throughput` on a GPU."
 
@@ -49,6 +50,7 @@ def sections() -> Iterator[tuple[str, list[str]]]:
         ("What calls pick, beside the fastest library", _beside()),
         ("Layers of networks", gpu_samples.networks()),
         ("Whole networks", gpu_samples.whole()),
+        ("Memory and deviations of whole networks", told.networks()),
         ("Random problems on GPUs", gpu_samples.problems()),
         ("Aims of our own", _means()),
     ):
