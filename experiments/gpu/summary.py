@@ -12,7 +12,7 @@ from experiments.gpu.rows import Row, cases, mean
 from experiments.gpu.rows import stored as stored_gpu
 from experiments.gpu.targets.table import TARGETS
 from experiments.harness.tables import rows_of
-from experiments.networks import told
+from experiments.networks import told, waiting
 
 RERUN = "Run again by `python -m experiments.measure.throughput` on a GPU."
 
@@ -51,6 +51,8 @@ def sections() -> Iterator[tuple[str, list[str]]]:
         ("Layers of networks", gpu_samples.networks()),
         ("Whole networks", gpu_samples.whole()),
         ("Memory and deviations of whole networks", told.networks()),
+        ("First calls", waiting.first_calls()),
+        ("Kernels of networks", waiting.kernels()),
         ("Random problems on GPUs", gpu_samples.problems()),
         ("Aims of our own", _means()),
     ):

@@ -2,32 +2,42 @@
 
 Each way of calling is made CALLS times in a row on layers whose kernels take a few microseconds,
 so that the queue never fills, one way after another, ROUNDS times over: a processor that others
-use, too, is slow for seconds. A row has the least mean of a way's series, in microseconds. A CUDA
-graph of each call is replayed and its bits compared. What comes again with the same addresses is
-itself launched as a graph (``winolab.gpu.runtime.cuda_graphs``); of IN_TURN calls none is. A row of
-GRADIENTS is of three calls. Rows replace experiments/results/host.jsonl.
+use, too, is slow for seconds. A row has the least mean of a way's series, in microseconds. Of
+BETWEEN ways every call is timed by itself, behind what a network does between two convolutions, and
+the row has the median. A CUDA graph of each call is replayed and its bits compared. What comes
+again with the same addresses is itself launched as a graph (``winolab.gpu.runtime.cuda_graphs``);
+of IN_TURN calls none is. A row of GRADIENTS is of three calls.
+
+Rows "batch_invariant" have microseconds from call to call on the GPU with and without it, of
+IMAGES. Rows replace experiments/results/host.jsonl. All of it takes a minute, of which compiling
+what the cache lacks, on all cores, is half.
 """
 
 from __future__ import annotations
 
 import importlib
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from importlib.util import find_spec
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 import winolab
 from experiments.harness.facts import ROOT
 from experiments.harness.pytorch import tf32
 from winolab.cli import bench
-from winolab.gpu import driver
+from winolab.gpu import driver, warm
+from winolab.gpu.planner.request import DIRECTIONS
 from winolab.gpu.runtime.call import GRAPHS
 from winolab.lines import rewrite
+from winolab.options import ConvOptions
+from winolab.problem import Problem
 
 RESULTS = ROOT / "experiments" / "results" / "host.jsonl"
 # x (dy's too), w and the precision: of two launches on FFMA units, of the four and more of split
@@ -36,10 +46,15 @@ LAYERS = {
     "": ((1, 8, 8, 8), (8, 3, 3, 8), "fp32"),
     ", split products": ((1, 8, 8, 64), (64, 3, 3, 64), "fp32_split"),
 }
-CALLS, ROUNDS, WARM = 200, 60, 20
+CALLS, ROUNDS, WARM = 100, 20, 20
+APART = 100  # calls that are timed one by one, a round
 RESULTS_IN_TURN = 2 * GRAPHS
 IN_TURN = f", {RESULTS_IN_TURN} results in turn"
 GRADIENTS = "both gradients"
+BETWEEN = ", between other work"
+TOUCHED = 1 << 18  # doubles that other work reads: 2 MB, as much as a core's caches hold
+IMAGES = ((1, 56, 56, 64), (8, 56, 56, 64), (32, 56, 56, 64), (32, 14, 14, 256))
+TIMED = 20  # calls on the GPU, in a row
 Row = dict[str, Any]
 Way = tuple[str, str]  # what is called, and of whose arrays
 
@@ -63,6 +78,26 @@ def seconds(
             found[way] = min(found[way], (clock() - started) / CALLS)
     wait()
     return found
+
+
+def between(
+    calls: Mapping[Way, Callable[[], Any]],
+    other: Callable[[], Any],
+    wait: Callable[[], Any],
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[Way, float]:
+    """Seconds of one call in every way where ``other`` work is done before each: the median."""
+    took: dict[Way, list[float]] = {way: [] for way in calls}
+    for _ in range(ROUNDS):
+        for way, call in calls.items():
+            wait()
+            for _ in range(APART):
+                other()
+                started = clock()
+                call()
+                took[way].append(clock() - started)
+    wait()
+    return {way: statistics.median(each) for way, each in took.items()}
 
 
 def ways(
@@ -106,13 +141,77 @@ def rows() -> Iterator[Row]:
             out["ys"] = cycle([empty(a) for _ in range(RESULTS_IN_TURN)])
             for name, call in ways(a, b, c, out, precision).items():
                 calls[name + layer, library] = call
+    compile_kernels(cp.cuda.Device().id)
+    wait = cp.cuda.runtime.deviceSynchronize
     with tf32(True) if torch else nullcontext():
-        costs = seconds(calls, cp.cuda.runtime.deviceSynchronize)
+        costs = seconds(calls, wait)
+        if torch:
+            costs |= _between(torch, calls, wait)
     for (name, library), cost in costs.items():
         method = "torch" if name.startswith("conv2d") else "winolab"
         yield {"call": name, "arrays": library, "method": method, "host_us": cost * 1e6}
     for layer, arrays in drawn.items():
         yield from _graphs(layer, LAYERS[layer][-1], *arrays)
+    if torch:
+        yield from _invariant(torch)
+
+
+def compile_kernels(index: int) -> None:
+    """Compile what the layers' calls load, on all cores; wait for the module past Python, too."""
+    units = [
+        unit
+        for image, filter_, precision in LAYERS.values()
+        for each in (precision, "fp16")
+        for direction in DIRECTIONS
+        for unit in warm.calls_units(
+            direction, Problem.of(image, filter_, padding=1), driver.device(index),
+            ConvOptions(precision=each).checked(), kept=direction != "backward_filter",
+        )
+    ]  # fmt: skip
+    warm.compile_all(units)
+
+
+def _between(
+    torch: Any, calls: Mapping[Way, Callable[[], Any]], wait: Callable[[], Any]
+) -> dict[Way, float]:
+    """The ways of PyTorch's convolution and of the operator, each behind a normalization in
+    training, an activation and a sum, and what a core's caches hold."""
+    importlib.import_module("winolab.torch.plain").NATIVE.wait()
+    ours = {way: call for way, call in calls.items() if "conv2d" in way[0]}
+    image, norm = torch.randn(1, 8, 8, 8, device="cuda"), torch.nn.BatchNorm2d(8).cuda()
+    cached = np.ones(TOUCHED)
+
+    def other() -> None:
+        torch.relu(norm(image)).add_(image)
+        cached.sum()
+
+    found = between(ours, other, wait)
+    return {(name + BETWEEN, library): cost for (name, library), cost in found.items()}
+
+
+def _invariant(torch: Any) -> Iterator[Row]:
+    """What the same bits whatever the batch cost: microseconds from call to call on the GPU."""
+    ours = importlib.import_module("winolab.torch")
+    for (batch, *sizes, channels), dtype in product(IMAGES, (torch.float32, torch.float16)):
+        shape = {"dtype": dtype, "device": "cuda"}
+        x = torch.randn(batch, channels, *sizes, **shape).to(memory_format=torch.channels_last)
+        w = torch.randn(channels, channels, 3, 3, **shape).to(memory_format=torch.channels_last)
+        for invariant in (False, True):
+            took = []
+            for _ in range(WARM):
+                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                torch.cuda.synchronize()
+                begin.record()
+                for _ in range(TIMED):
+                    ours.conv2d(x, w, padding=1, batch_invariant=invariant)
+                end.record()
+                end.synchronize()
+                took.append(1e3 * begin.elapsed_time(end) / TIMED)
+            yield {
+                "call": "batch_invariant", "of": "x".join(map(str, (batch, *sizes, channels))),
+                "arrays": "torch", "method": "winolab", "format": str(dtype).split(".")[1],
+                "invariant": invariant, "gpu_us": min(took),
+            }  # fmt: skip
 
 
 def _graphs(layer: str, precision: str, x: Any, w: Any, dy: Any) -> Iterator[Row]:
@@ -173,8 +272,9 @@ def main(output: Annotated[Path, typer.Option(help="File that is written.")] = R
     machine = bench.context()
     rewrite(output, ({**row, **machine} for row in found))
     for row in found:
-        print(row["call"], row.get("of", ""), row["arrays"],
-              f"{row['host_us']:.1f} µs" if "host_us" in row else row["replayed"])  # fmt: skip
+        us = row.get("host_us", row.get("gpu_us"))
+        said = (row["call"], row.get("of", ""), row.get("format", ""), row.get("invariant", ""))
+        print(*said, row["arrays"], row["replayed"] if us is None else f"{us:.1f} µs")
 
 
 if __name__ == "__main__":

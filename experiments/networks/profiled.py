@@ -1,11 +1,11 @@
 """Where a network's time goes on a GPU: ``python -m experiments.networks.profiled``.
 
-A step of 32 images, by winolab and by PyTorch: ``wall_ms`` from an idle GPU to one that is done,
+A step of some images, by winolab and by PyTorch: ``wall_ms`` from an idle GPU to one that is done,
 ``host_ms`` until the host has launched all, medians of ROUNDS after WARM steps, and ``gpu_ms``, the
 kernels' own time by PyTorch's profiler, with the longest of them. Where ``host_ms`` is nearly all
 of ``wall_ms`` and ``gpu_ms`` is not, faster kernels change nothing: ``functions`` has where the
 host's time goes, by Python's profiler. Rows replace those of the same case in
-experiments/results/profiled.jsonl.
+experiments/results/profiled.jsonl; usual cases take a minute and a half.
 
 All cases are timed before the first is profiled: CUPTI stays on behind it (PyTorch's issue 144455).
 Rows of commit 6ac09f07, which were timed behind it but for the first, have 5.7 ms where end_to_end
@@ -34,7 +34,7 @@ from winolab.cli.environment import provenance
 from winolab.lines import rewrite
 
 RESULTS = ROOT / "experiments" / "results" / "profiled.jsonl"
-ROUNDS, PROFILED, LONGEST = 7, 3, 12
+ROUNDS, PROFILED, LONGEST = 5, 2, 12
 METHODS = ("winolab", "torch")
 Row = dict[str, Any]
 
@@ -42,21 +42,27 @@ Row = dict[str, Any]
 def main(
     networks: Annotated[str, typer.Option(help="With commas.")] = "resnet18,resnet50",
     formats: Annotated[str, typer.Option(help="fp32, fp16, bf16.")] = "fp32,fp16",
-    orders: Annotated[str, typer.Option(help="first, last.")] = "last,first",
+    orders: Annotated[str, typer.Option(help="first, last.")] = "last",
+    batches: Annotated[str, typer.Option(help="With commas.")] = "32",
+    seconds: Annotated[float, typer.Option(help="No case is profiled later.")] = float("inf"),
     output: Annotated[Path, typer.Option(help="File of rows.")] = RESULTS,
 ) -> None:
     """Profile steps."""
     if not torch.cuda.is_available():
         raise SystemExit("profiles are of a GPU, and torch sees none")
-    parts = (v.split(",") for v in (networks, formats, orders))
+    parts = (v.split(",") for v in (networks, formats, orders, batches))
     cases = [
-        Case(name, 32, kind, order, "eager", step)
-        for name, kind, order, step in product(*parts, reversed(STEPS))
+        Case(name, int(batch), kind, order, "eager", step)
+        for name, kind, order, batch, step in product(*parts, reversed(STEPS))
     ]
-    timed = {(case, who): times(warm(case, who)) for case in cases for who in METHODS}
-    kept = stored(output)
+    end, kept = time.monotonic() + seconds, stored(output)
+    steps = {(case, who): warm(case, who) for case in cases for who in METHODS}
+    timed = {each: times(step) for each, step in steps.items()}
     for (case, method), took in timed.items():
-        step = warm(case, method)
+        if time.monotonic() > end:
+            print("time is over; name fewer cases to go on")
+            break
+        step = steps.pop((case, method))
         common = {**asdict(case), **provenance(), **machine("cuda")}
         row = {**common, "method": method, **took, **functions(step), **kernels(step)}
         kept = [old for old in kept if key(old) != key(row)] + [row]
@@ -72,6 +78,7 @@ def key(row: Row) -> tuple[Any, ...]:
 def said(row: Row) -> str:
     """A line."""
     case = f"{row['network']} {row['format']} channels {row['order']} {row['step']}"
+    case += f" of {row['batch']}"
     times = ", ".join(f"{name} {row[f'{name}_ms']:.2f} ms" for name in ("wall", "host", "gpu"))
     return f"{case} {row['method']}: {times}"
 

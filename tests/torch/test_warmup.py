@@ -16,6 +16,7 @@ from winolab.device import H100
 from winolab.gpu import driver, warm
 from winolab.gpu.runtime import cache, conv, nvrtc
 from winolab.torch import operators
+from winolab.torch.plain import NATIVE
 
 X = tensors((2, 8, 16, 16), dtype=torch.float32)[0]
 
@@ -145,3 +146,11 @@ def test_what_cannot_be_compiled_is_left_to_the_call() -> None:
     background.ready("a call", refuse)
     assert isinstance(background._begun["a call"].exception(60), ValueError)
     assert background.ready("a call", refuse)
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_the_module_past_python_is_waited_for_where_it_is_asked(wait: bool, monkeypatch) -> None:
+    waited = []
+    monkeypatch.setattr(NATIVE, "wait", lambda: waited.append(True))
+    winolab.torch.warmup(nn.ReLU(), torch.ones(1), device="h100", wait=wait)
+    assert waited == [True] * wait

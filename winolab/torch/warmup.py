@@ -43,6 +43,7 @@ def warmup(
     device: str | Device | None = None,
     workers: int | None = None,
     progress: bool = True,
+    wait: bool = True,
 ) -> warm.Warmed:
     """Compile every kernel that a call of the model with these inputs runs, on all cores.
 
@@ -55,9 +56,10 @@ def warmup(
 
     Kernels are kept in the folder WINOLAB_CACHE, so that the next process finds them. The result
     names them and says how long each took. For a model on a GPU the module by which calls go past
-    Python is compiled, too (winolab.torch.native). Raises ValueError for a model on the CPU without
-    a device, and as ``convert`` does; what the layers themselves refuse; MachineError without
-    NVRTC.
+    Python is compiled, too (winolab.torch.native), which takes one core 20 s; without ``wait`` it
+    is not waited for, and calls are Python's until it is there. Raises ValueError for a model on
+    the CPU without a device, and as ``convert`` does; what the layers themselves refuse;
+    MachineError without NVRTC.
 
     >>> layer = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU())  # none of winolab's
     >>> print(warmup(layer, torch.ones(1, 3, 8, 8), device="h100"))
@@ -79,7 +81,8 @@ def warmup(
     with Progress(console=Console(stderr=True), transient=True, disable=not shown) as bar:
         task = bar.add_task("compiling", total=len(distinct))
         warmed = warm.compile_all(loaded, workers, lambda: bar.advance(task))
-    NATIVE.wait()
+    if wait:
+        NATIVE.wait()
     return warmed
 
 

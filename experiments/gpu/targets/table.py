@@ -28,7 +28,7 @@ from experiments.gpu.targets.aims import (
 from experiments.gpu.targets.tensor import correlations, gradients
 from experiments.harness.facts import facts, table
 from experiments.harness.tables import Cell, Table, none
-from experiments.measure.host_cost import GRADIENTS, IN_TURN
+from experiments.measure.host_cost import BETWEEN, GRADIENTS, IN_TURN
 
 SPEED = "python -m experiments.measure.throughput"
 ERRORS = "python -m experiments.measure.errors"
@@ -179,6 +179,7 @@ def _host(rows: Sequence[Row]) -> Iterator[Cell]:
     part = Part("Front", "python -m experiments.measure.host_cost")
     mine = [row for row in rows if "host_us" in row]
     costs = {f"{r['call']}, {r['arrays']}": r["host_us"] for r in mine if r["method"] == "winolab"}
+    between = {call: costs.pop(call) for call in list(costs) if BETWEEN in call}
     changing = {call: cost for call, cost in costs.items() if IN_TURN in call}
     three = {call: cost for call, cost in costs.items() if GRADIENTS in call}
     found = {c: cost for c, cost in costs.items() if c not in changing and c not in three}
@@ -188,6 +189,8 @@ def _host(rows: Sequence[Row]) -> Iterator[Cell]:
         yield part.shown("host's µs a call, addresses that do not come again", call, cost)
     for call, cost in three.items():
         yield part.shown("host's µs a call and its two gradients", call, cost)
+    for call, cost in between.items():
+        yield part.shown("host's µs a call", call, cost)
     for row in mine:
         if row["method"] != "winolab":
             yield part.shown(f"host's µs a call, {row['method']}", row["call"], row["host_us"])

@@ -30,6 +30,7 @@ THROUGHPUT = gpu_rows.throughput()
 ROWS = {"throughput": THROUGHPUT, "gpu_errors": gpu_rows.errors(), "host": gpu_rows.host(),
         "sanitizer": gpu_rows.sanitizer(),
         "counters": gpu_rows.counters(), "throughput_variants": gpu_rows.variants(),
+        "training": [*stored("training"), *gpu_rows.training()],
         "fused2d": stored("fused2d"), "shared_memory": stored("shared_memory")}  # fmt: skip
 TABLES = [
     (table, [row for name in table.sources for row in ROWS.get(name) or stored(name)])

@@ -22,3 +22,21 @@ def test_ways_take_turns_and_the_least_mean_counts() -> None:
     assert {name: round(cost * 1e6, 3) for (name, _), cost in found.items()} == {"a": 2, "b": 1}
     series = order[2 * host_cost.WARM :]
     assert series[: 2 * host_cost.CALLS] == ["a"] * host_cost.CALLS + ["b"] * host_cost.CALLS
+
+
+def test_other_work_goes_before_and_is_not_counted() -> None:
+    now, order = 0.0, []
+
+    def other() -> None:
+        nonlocal now
+        order.append("other")
+        now += 1e-3
+
+    def call() -> None:
+        nonlocal now
+        order.append("call")
+        now += 5e-3 if len(order) < 20 else 2e-6  # the first are slow: the median is not
+
+    (cost,) = host_cost.between({("a", "torch"): call}, other, lambda: None, lambda: now).values()
+    assert round(cost * 1e6, 3) == 2
+    assert order == ["other", "call"] * host_cost.APART * host_cost.ROUNDS

@@ -35,5 +35,5 @@ def test_what_takes_the_host_longest_is_told(monkeypatch) -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_there_is_nothing_to_profile(tmp_path) -> None:
     with pytest.raises(SystemExit, match="torch sees none"):
-        main("resnet18", "fp32", "last", tmp_path / "rows.jsonl")
+        main("resnet18", "fp32", "last", "32", 9.0, tmp_path / "rows.jsonl")
     assert not list(tmp_path.iterdir())

@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-
 import pytest
 from matplotlib.figure import Figure
 
 from experiments.harness.verdicts import Verdict
 from experiments.training import on_gpu, seeds
-from experiments.training.run import FUSED, PLANS
-from experiments.training.tiles import OWN
-
-
-def planted(apart: list[float]) -> list[dict]:
-    """PyTorch's test accuracies, and those of fused Ω, so far from them."""
-    rows = []
-    for run in PLANS["seeds"](["torch"]):
-        fused = replace(run, method="winolab", algorithm=OWN, gradients=FUSED)
-        for each, less in ((run, 0.0), (fused, apart[run.seed])):
-            accuracy = 0.9 + 0.01 * run.seed + less
-            rows.append({
-                **asdict(each), "plan": "seeds", "device": "H", "losses": [2.0, 0.1 + less],
-                "every": 10, "diverged": None, "train_accuracy": 1.0, "test_accuracy": accuracy,
-            })  # fmt: skip
-    return rows
+from experiments.training.run import PLANS
+from tests.experiments import gpu_rows
 
 
 @pytest.mark.parametrize(
@@ -36,7 +20,7 @@ def planted(apart: list[float]) -> list[dict]:
     ],
 )
 def test_the_claim_is_judged_by_the_interval(apart: list[float], verdict: Verdict) -> None:
-    rows = planted(apart)
+    rows = gpu_rows.seeds(apart)
     cells = seeds.of_plan(rows)
     claims = [c for c in cells if c.claim]
     assert [c.verdict for c in claims] == [verdict] * 2  # Adam's and SGD's
@@ -53,18 +37,14 @@ def test_the_claim_is_judged_by_the_interval(apart: list[float], verdict: Verdic
 
 
 def test_one_seed_or_none_leaves_the_claim_alone() -> None:
-    (claim,) = seeds.claims(planted([0.0] * 5)[:2])
+    (claim,) = seeds.claims(gpu_rows.seeds()[:2])
     assert claim.verdict == Verdict.NOT_REPRODUCED
     assert seeds.of_plan([]) == []
 
 
 def test_a_run_without_pytorch_s_beside_it_is_shown() -> None:
     runs = list(PLANS["fp16"](["winolab"]))
-    rows = [
-        {**asdict(run), "plan": "fp16", "device": "H", "step_ms": 5.0, "peak_mb": 100.0,
-         "losses": [2.0, 1.0], "every": 10}
-        for run in runs
-    ]  # fmt: skip
+    rows = [gpu_rows.trained(run, "fp16") for run in runs]
     cells = on_gpu.cells_figure13(rows)
     assert len({c.where for c in cells}) == len(rows)
     assert not any(c.column.startswith("times") for c in cells)

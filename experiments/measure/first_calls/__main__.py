@@ -1,0 +1,113 @@
+"""What first calls take: ``python -m experiments.measure.first_calls [--only NAME]``.
+
+Every process is a fresh one. NAMES: ``import``, of winolab, without a GPU, too; ``call``, the first
+of ``conv_forward`` in a process, from behind ``import winolab`` and a CUDA context to a GPU that is
+done, of a layer of ResNet; ``fp32`` and ``fp16``, Inception-v3 of 32 images, channels last: its
+first forward pass in evaluation and its first training step, FP16 under autocast.
+
+A case has a process with an empty cache, then one with what that left; networks have one by PyTorch
+beside them. With an empty cache ``winolab.torch.warmup`` goes before, on all cores, and counts;
+``compiled`` kernels took ``compiling_seconds`` one by one. The module by which calls go past Python
+is compiled meanwhile and not waited for. Rows are added to experiments/results/first_calls.jsonl;
+what is there of a device is measured again only where ``--again`` says so, and counts no more.
+``--seconds`` ends a sitting.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from experiments.harness.facts import ROOT
+from experiments.measure.first_calls import inside
+from experiments.measure.first_calls.inside import EMPTY, FILLED, NONE, Row
+from experiments.measure.throughput import stored
+from winolab.cli import bench
+from winolab.cli.environment import processor, provenance
+from winolab.gpu import driver
+from winolab.gpu.machine import MachineError
+from winolab.lines import add
+
+RESULTS = ROOT / "experiments" / "results" / "first_calls.jsonl"
+NAMES = ("import", "call", "fp32", "fp16")
+IMPORTS = 5  # processes that import
+LIMIT = 300  # seconds of a process
+
+
+def fresh(name: str, method: str, cache: str, folder: str) -> Row:
+    """What a process of its own says. Raises RuntimeError where it fails."""
+    command = [sys.executable, "-m", inside.__name__, f"{name},{method},{cache}"]
+    environment = {**os.environ, "WINOLAB_CACHE": folder}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT
+    )
+    if done.returncode:
+        raise RuntimeError(f"{name}, {method}: {done.stderr.strip()[-400:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measured(name: str, say: Callable[..., Row] = fresh) -> Iterator[Row]:
+    """The rows of a name."""
+    with tempfile.TemporaryDirectory() as folder:
+        if name == "import":
+            rows = [say(name, "winolab", NONE, folder) for _ in range(IMPORTS)]
+            median = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
+            yield {"first": name, "method": "winolab", "cache": NONE, **median}
+            return
+        ways = [("winolab", EMPTY), ("winolab", FILLED)]
+        ways += [("torch", NONE)] if name != "call" else []
+        for method, cache in ways:
+            row = say(name, method, cache, folder)
+            yield {"first": name, "method": method, "cache": cache, **row}
+
+
+def main(
+    only: Annotated[str, typer.Option(help=f"With commas: {', '.join(NAMES)}.")] = ",".join(NAMES),
+    seconds: Annotated[float, typer.Option(help="No case begins later.")] = float("inf"),
+    again: Annotated[bool, typer.Option("--again", help="What is there, too.")] = False,
+    output: Annotated[Path, typer.Option(help="File that rows are added to.")] = RESULTS,
+) -> None:
+    """Measure first calls."""
+    asked = only.split(",")
+    if unknown := set(asked) - set(NAMES):
+        raise SystemExit(f"{', '.join(sorted(unknown))}: expected of {', '.join(NAMES)}")
+    started, here = time.monotonic(), machine()
+    there = {row["first"] for row in stored(output) if row["device"] == here["device"]}
+    for name in asked:
+        if name in there and not again:
+            continue
+        if time.monotonic() - started > seconds:
+            print("time is over; call again to go on")
+            break
+        if name != "import" and here["device"] == "CPU":
+            print(f"{name}: takes a GPU")
+            continue
+        rows = [{**row, **provenance(), **here} for row in measured(name)]
+        add(output, rows)  # all of a name, or none
+        for row in rows:
+            print({k: v for k, v in row.items() if k in ("first", "method", "cache")
+                   or "seconds" in k or "compiled" in k})  # fmt: skip
+
+
+def machine() -> Row:
+    """The GPU if there is one, and the cores that compile."""
+    cores = {"cores": len(os.sched_getaffinity(0)), "processor": processor()}
+    try:
+        driver.device(0)
+    except MachineError:
+        return {"device": "CPU", **cores}
+    return {**bench.context(), **cores}
+
+
+if __name__ == "__main__":
+    typer.run(main)
