@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from experiments.gpu.rows import Row, stored
 from experiments.gpu.samples import met
 
-# Of a first call: its name in rows, what it is called, the field, and aims by the cache's state.
+# A first call has its name in rows, what it is called, the field, and aims by the cache's state.
 FIRST = (
     ("import", "`import winolab`", "seconds", {"": 0.3}),
     ("import", "… and `winolab.conv_forward` looked up", "next_seconds", {}),
