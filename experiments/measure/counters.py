@@ -1,7 +1,8 @@
 """On a GPU: hardware counters of the kernels, by ncu: ``python -m experiments.measure.counters``.
 
 Each case of CASES is launched once under the profiler, clocks and caches left as they are; every
-kernel of the plan gives a row in experiments/results/counters.jsonl, which the run replaces.
+kernel of the plan gives a row in experiments/results/counters.jsonl, which the run replaces; with
+``--cases`` only rows of the same plans.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from experiments.gpu.counters import PLAN
 from experiments.gpu.losses import slower
 from experiments.gpu.rows import cases as measured_cases
 from experiments.gpu.rows import stored
 from experiments.harness.facts import ROOT
 from experiments.measure.fused import beside
 from experiments.measure.throughput import compile_all
-from winolab.algorithm import parse_algorithm
+from winolab.algorithm import Algorithm, parse_algorithm
 from winolab.bench.contenders import Arrays, entered, launched, unnamed
 from winolab.bench.layers import parse_layer
 from winolab.cli import bench
@@ -35,6 +37,7 @@ from winolab.gpu.driver import Launchable
 from winolab.gpu.families.fused2d.plan import Fused2dPlan
 from winolab.gpu.params import Params
 from winolab.gpu.planner.planner import candidates
+from winolab.gpu.planner.planner import plan as planned
 from winolab.gpu.planner.request import Plan
 from winolab.gpu.runtime import loader
 from winolab.lines import rewrite
@@ -47,7 +50,7 @@ FORWARD, FILTER = "forward", "backward_filter"
 @dataclass(frozen=True)
 class Case:
     """The plan of these products that is predicted to be the fastest for a layer, or that of this
-    kernel and block shape.
+    kernel and block shape; ``policy``, "ahead=1", is what it has changed.
     """
 
     layer: str
@@ -56,6 +59,7 @@ class Case:
     algorithm: str | None = None
     kernel: str | None = None
     shape: str | None = None
+    policy: str | None = None
 
     @property
     def group(self) -> str:
@@ -79,8 +83,15 @@ class Case:
             has = plan.precision, plan.kernel, str(plan.config)
             fits = all(wish in (None, one) for wish, one in zip(asked_for, has, strict=True))
             if fits and plan.source():  # a library's kernels have names of their own
-                return plan
+                return self._changed(plan, asked) if self.policy else plan
         return None
+
+    def _changed(self, plan: Plan, asked: Algorithm | None) -> Plan:
+        """The plan with the policy."""
+        name, value = (self.policy or "").split("=")
+        config: Any = replace(plan.config, **{name: int(value)})
+        request = unnamed(self.direction, plan.problem, self.group)
+        return planned(replace(request, algorithm=asked, config=config))
 
 
 # The profiler takes about 3 s a case: what is cut off by a run's end stands last.
@@ -141,7 +152,13 @@ VARIANTS = (
         for taps, sizes in ((3, "8:3:6"), (9, "16:9:8"))
         for variant in (";variant=fused", "")
     ),
-)
+    *(
+        Case(f"32x56x56x128:128x{taps}x{taps}", FILTER, "fp16", f"omega:{sizes};variant=fused",
+             policy=policy)
+        for taps, sizes in ((3, "8:3:6"), (9, "16:9:8"))
+        for policy in ("ahead=1", "half2=1")
+    ),
+)  # fmt: skip
 FIRST = 10  # of CASES: come before the layers that are furthest behind another library
 SLOWEST = 20  # of those: every filter gradient, others one of each precision and size of filter
 
@@ -347,7 +364,14 @@ def main(
         rows.append({**row, **machine})
         speed = f"{row['seconds'] * 1e6:.0f} µs, issue {row['issue']:.0f} %"
         print(row["layer"], row["products"], row["kernel"], row["launch"], speed, flush=True)
-    rewrite(output, rows)  # those that were there stay if this is interrupted
+    counted = {plan_of(row) for row in rows}
+    left = [row for row in stored(output.stem) if plan_of(row) not in counted] if numbers else []
+    rewrite(output, [*left, *rows])  # those that were there stay if this is interrupted
+
+
+def plan_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    """What rows of one plan on one GPU share."""
+    return tuple(row[name] for name in (*PLAN, "device"))
 
 
 if __name__ == "__main__":

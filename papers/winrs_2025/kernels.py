@@ -218,32 +218,49 @@ def cells_ablations(rows: Sequence[Row]) -> list[Cell]:
     fused = select(rows, kind="fused")
     for name in dict.fromkeys(r["kernel"] for r in fused):
         mine = select(fused, kernel=name)
-        for text, off, on, paper in (
-            ("rows padded by 128 bits", " pad=0", "", PADDING),
-            ("transforms of half2", "", " half2=1", None),
-            ("sums in FP16, and blocks as large", "", " sums=16", None),
-        ):
-            found += _gain(name, text, paper, list(_pairs(mine, off, on)))
+        for text, policy, default, paper in POLICIES:
+            found += _gain(name, text, paper, list(_pairs(mine, policy, default)))
     found += _gain("all", "FP16 over FP32", FP16_OVER_FP32, list(_beside(rows)))
     return found
 
 
-def _pairs(rows: Sequence[Row], off: str, on: str) -> Iterator[float]:
-    """Times without a policy over those with it; sums in FP16 have block shapes of their own."""
-    by_layer: dict[tuple[str, str], dict[str, float]] = {}
-    for r in rows:
-        layer = r["input"], r["filter"]
-        by_layer.setdefault(layer, {})[r["plan"]] = r["cold_us"][1]
-    for plans in by_layer.values():
-        for plan, took in plans.items():
-            if on == " sums=16":
-                plain = [t for p, t in plans.items() if _usual(p)]
-                if plan.endswith(on) and plain:
-                    yield min(plain) / took
-            elif off and plan.endswith(off):
-                yield took / plans.get(plan.removesuffix(off), math.nan)
-            elif on and plan.endswith(on) and "sums" not in plan:
-                yield plans.get(plan.removesuffix(on), math.nan) / took
+# What is turned on, by which policy of a plan's text, whether that turns it off, the paper's gain.
+POLICIES: tuple[tuple[str, str, bool, float | None], ...] = (
+    ("rows padded by 128 bits", "pad=0", True, PADDING),
+    ("transforms of half2", "half2=1", False, None),
+    ("columns in shared memory a step ahead", "ahead=1", False, None),
+    ("columns in shared memory two steps ahead", "ahead=2", False, None),
+    ("sums in FP16, and blocks as large", "sums=16", False, None),
+)
+GIVEN = ("stages", "wrap", "vector", "dwvec")  # follow from a policy or from the layer
+
+
+def policies(plan: str) -> tuple[str, frozenset[str]]:
+    """The block of a plan's text, and the policies that somebody chose.
+
+    >>> policies("64x64x16 stages=4 pad=0 wrap=1")
+    ('64x64x16', frozenset({'pad=0'}))
+    """
+    block, *named = plan.split()
+    return block, frozenset(name for name in named if name.split("=")[0] not in GIVEN)
+
+
+def _pairs(rows: Sequence[Row], policy: str, default: bool) -> Iterator[float]:
+    """Times without a policy over those with it, of one block and no other policy; ``default``: it
+    is one that turns off. Sums in FP16 have block shapes of their own."""
+    runs: dict[tuple[str, str, str], dict[tuple[str, frozenset[str]], float]] = {}
+    for r in sorted(rows, key=lambda r: r.get("run", "")):
+        case = r["input"], r["filter"], r.get("run", "")
+        runs.setdefault(case, {})[policies(r["plan"])] = r["cold_us"][1]
+    found: dict[tuple[str, str, str], float] = {}  # of a layer and block: the last run's
+    for (x, w, _), plans in runs.items():
+        plain = {block: took for (block, chosen), took in plans.items() if not chosen}
+        for (block, chosen), took in plans.items():
+            if chosen != {policy} or not plain:
+                continue
+            usual = min(plain.values()) if policy == "sums=16" else plain.get(block, math.nan)
+            found[x, w, block] = took / usual if default else usual / took
+    yield from found.values()
 
 
 def _beside(rows: Sequence[Row]) -> Iterator[float]:
@@ -251,12 +268,8 @@ def _beside(rows: Sequence[Row]) -> Iterator[float]:
     for other in select(rows, kind="fused in FP32"):
         same = select(rows, kind="fused", kernel=other["kernel"], filter=other["filter"],
                       input=other["input"])  # fmt: skip
-        if took := [r["cold_us"][1] for r in same if _usual(r["plan"])]:
+        if took := [r["cold_us"][1] for r in same if not policies(r["plan"])[1]]:
             yield other["cold_us"][1] / min(took)
-
-
-def _usual(plan: str) -> bool:
-    return not any(name in plan for name in ("pad=", "half2=", "sums="))
 
 
 def _gain(where: str, text: str, paper: float | None, ratios: Sequence[float]) -> Iterator[Cell]:

@@ -1,9 +1,10 @@
 """On a GPU: fused Ω in FP16 beside Ω in two launches, direct products, FP32 and PyTorch.
 
-``python -m experiments.measure.published.omega [--seconds S]`` adds to
+``python -m experiments.measure.published.omega [--seconds S] [--policy NAME]`` adds to
 experiments/results/fused_omega.jsonl: filter gradients of 3 to 9 taps, 64 to 256 channels, N = 32.
 Of fused Ω every block shape of the paper's tiles that divide the filter, and of the fastest
-predicted: rows not padded (pad=0), transforms of pairs in 16 bits (half2=1), sums in FP16. A row's
+predicted: rows not padded (pad=0), transforms of pairs in 16 bits (half2=1), sums in FP16, columns
+in shared memory before they are transformed (ahead=1, 2). A row's
 ``cold_us`` are quartiles with L2 overwritten before a call; ``of_data`` is the workspace over the
 bytes of x, w and y; ``relative_rms_u11`` the error on U[-1, 1) against FP64, and beside it what is
 predicted.
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,6 +36,7 @@ from winolab.gpu.planner.request import Plan, Request
 RESULTS = ROOT / "experiments" / "results" / "fused_omega.jsonl"
 TAPS, MAPS = (3, 5, 7, 9), ((64, 112), (128, 56), (256, 28))
 ROUNDS = 9
+AHEAD = (1, 2)  # steps; what shared memory does not hold is left out
 FAMILY = {family.name: family for family in registry.FAMILIES}
 
 
@@ -63,6 +66,17 @@ def planned(problem: Problem, device: Device) -> dict[Plan, str]:
     return {**found, _best("wgrad_ffma", replace(fp32, precision="fp32")): "fused in FP32"}
 
 
+def with_and_without(policy: str, problem: Problem, device: Device) -> dict[Plan, str]:
+    """Of ``planned``, fused Ω whose config has the policy, and those that lack it alone."""
+    fused = {p: kind for p, kind in planned(problem, device).items() if kind == "fused"}
+    plain = dict.fromkeys((policy, "stages"), 0)  # as many stages as fit beside
+    alike: dict[Any, list[Plan]] = {}
+    for p in fused:
+        config: Any = p.config
+        alike.setdefault((p.kernel, replace(config, **plain)), []).append(p)
+    return {p: "fused" for mine in alike.values() if len(mine) > 1 for p in mine}
+
+
 def _fused(request: Request, tile: Tile) -> Iterator[Plan]:
     """Every block shape of a tile, and the best's policies."""
     sizes = tile.alpha, tile.n, tile.r
@@ -80,6 +94,9 @@ def _fused(request: Request, tile: Tile) -> Iterator[Plan]:
         (named, replace(best.config, pad=0)),
         (named, replace(best.config, half2=1)),
         (halves, replace(sums.config, half2=1)),
+        *((named, replace(best.config, ahead=ahead)) for ahead in AHEAD),
+        (named, replace(best.config, ahead=1, half2=1)),
+        (halves, replace(sums.config, ahead=1, half2=1)),
     ):
         yield from FAMILY["wgrad_mma"].plans(replace(asked, config=config))
 
@@ -96,6 +113,8 @@ def run(problem: Problem, found: Kinds) -> list[Row]:
     rows: list[Row] = []
     for group in ("fp16", "fp32"):
         own = {p: kind for p, kind in found.items() if p.precision == group}
+        if not own:
+            continue
         others = list(frameworks("backward_filter", problem, group)) if group == "fp16" else []
         rows += timed("backward_filter", problem, group, own, others, ROUNDS)
     return rows
@@ -109,9 +128,11 @@ def key(problem: Problem) -> Row:
 def main(
     seconds: Annotated[float, typer.Option(help="Time that the run may take.")] = 3600,
     output: Annotated[Path, typer.Option(help="File that rows are added to.")] = RESULTS,
+    policy: Annotated[str, typer.Option(help="Fused Ω with and without this one alone.")] = "",
 ) -> None:
     """Measure the layers that have no rows yet."""
-    resumed(output, seconds, list(cases()), key, planned, run)
+    made = partial(with_and_without, policy) if policy else planned
+    resumed(output, seconds, list(cases()), key, made, run)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import repeat
 from pathlib import Path
@@ -15,7 +15,7 @@ from experiments.measure.throughput import compile_all
 from winolab.algorithm import Problem
 from winolab.bench import oracle
 from winolab.bench.compare import free
-from winolab.bench.contenders import Arrays, Contender, ours
+from winolab.bench.contenders import Arrays, Contender, digest, ours
 from winolab.bench.timing import FLUSH, interleave
 from winolab.cli import bench
 from winolab.cli.environment import cores
@@ -110,28 +110,38 @@ def resumed(
     planned: Callable[[C, Device], Kinds],
     run: Callable[[C, Kinds], list[Row]],
 ) -> None:
-    """Add the rows of cases that have none yet, by ``key``, to a file, until time is over."""
+    """Add the rows of cases that lack some to a file, until time is over: rows on this GPU of the
+    same ``key`` and of every plan as its source is now."""
     end = time.monotonic() + seconds
     bench.ready()
+    device = driver.device(0)
     kept = [json.loads(line) for line in output.read_text().splitlines()] if output.exists() else []
-    known = {tuple(key(case).values()) for case in cases} & {
-        tuple(row.get(name) for name in key(cases[0])) for row in kept
-    }
-    left = [case for case in cases if tuple(key(case).values()) not in known]
+    there = {(*_case(row, key(cases[0])), row.get("plan"), row.get("source"))
+             for row in kept if row["device"] == device.name}  # fmt: skip
     with pool(cores()) as processes:
-        found = list(processes.map(planned, left, repeat(driver.device(0))))
-    print(f"{compile_all(p for kinds in found for p in kinds)} kernels", flush=True)
+        every = zip(cases, processes.map(planned, cases, repeat(device)), strict=True)
+        left = [(case, kinds) for case, kinds in every if missing(key(case), kinds, there)]
+    print(f"{compile_all(p for _, kinds in left for p in kinds)} kernels", flush=True)
     machine = {**bench.context(), "run": datetime.now(UTC).isoformat(timespec="milliseconds")}
-    for case, kinds in zip(left, found, strict=True):
+    for case, kinds in left:
         if time.monotonic() > end:
             break
-        if not kinds:
-            continue
         made = run(case, kinds)
         with output.open("a") as file:
             file.writelines(json.dumps(plain({**row, **machine})) + "\n" for row in made)
         print(summary(made), flush=True)
         free()
+
+
+def missing(key: Row, kinds: Kinds, there: Collection[tuple[Any, ...]]) -> bool:
+    """Whether rows of some plan of a case are not ``there``."""
+    case = _case(key, key)
+    return any((*case, str(p.config), digest(p)) not in there for p in kinds)
+
+
+def _case(row: Row, key: Row) -> tuple[Any, ...]:
+    """The fields of a row that are a key's."""
+    return tuple(row.get(name) for name in key)
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:

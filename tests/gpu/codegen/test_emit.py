@@ -58,7 +58,7 @@ ROOTS = {
     "wgrad_direct/narrow": {},
     "wgrad_direct/split": {},
     "wgrad_ffma/kernel": {"SEGMENTS_FILE": "flat.cuh"},
-    "wgrad_mma/kernel": {"SEGMENTS_FILE": "flat.cuh"},
+    "wgrad_mma/kernel": {"SEGMENTS_FILE": "flat.cuh", "PRODUCE_FILE": "produce.cuh"},
     "wgrad_winograd/kernel": {"PRODUCTS_FILE": "products_mma.cuh", "SUMS_FILE": "sums.cuh"},
 }
 
@@ -139,6 +139,7 @@ def test_every_file_is_of_a_root() -> None:
         "PRODUCTS_FILE": "products_wgmma.cuh",
         "SUMS_FILE": "sums_fp64.cuh",
         "SEGMENTS_FILE": "boxes.cuh",
+        "PRODUCE_FILE": "produce_ahead.cuh",
         "FILTER_FILE": "gamma_filter_fixed.cuh",
         "FILTERS_FILE": "filters_registers.cuh",
         "OUTPUTS_FILE": "outputs_pairs.cuh",

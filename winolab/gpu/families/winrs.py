@@ -50,7 +50,7 @@ class Blocks(Protocol):
 
     @property
     def threads(self) -> int: ...
-    def shared_memory(self, alpha: int) -> int: ...
+    def shared_memory(self, tile: Tile) -> int: ...
 
 
 class Part(Protocol):
@@ -167,8 +167,7 @@ class PairPlan(BasePlan):
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
         main = {
-            named(self.entry, i): k.config.shared_memory(k.tile.alpha)
-            for i, k in enumerate(self.parts)
+            named(self.entry, i): k.config.shared_memory(k.tile) for i, k in enumerate(self.parts)
         }
         return main | {"winolab_reduce": 0}
 

@@ -30,7 +30,7 @@ def test_plans_are_those_of_the_rows_and_take_as_long_as_predicted(gpu: str) -> 
         same = [r for r in rows if (r["kernel"], r.get("plan")) == (p.kernel, str(p.config))]
         if not same:
             continue
-        (row,) = same
+        row = same[-1]  # of the last run
         error = row["relative_rms_u11"] / row["predicted_rms_u11"]
         assert (0.7 if p.config.half2 else 0.88) <= error <= 1.12
         if row["workspace"] == p.workspace:

@@ -83,3 +83,45 @@ def test_transforms_of_pairs_in_16_bits(text, precision) -> None:
     half2 = replace(p, config=replace(p.config, half2=1))
     check(half2)
     assert limits(half2)[1] > limits(p)[1]
+
+
+AHEAD = (
+    # a row's last unit that ends in the next; fewer units than steps ahead; blocks filled in part
+    (2, "8:3:6;segments=3", (3, 5, 10, 80), 48, 2, "fp16", "h100"),
+    (3, "8:5:4", (1, 2, 37, 64), 24, 1, "bf16", "h100"),
+    (4, "4:3:2;segments=2", (2, 4, 21, 24), 136, 1, "fp16", "h100"),
+    (1, "16:9:8", (2, 3, 40, 72), 40, 1, "fp16", "h100"),
+    (1, "8:3:6", (2, 3, 20, 16), 8, 1, "fp16", "a100"),
+)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "text", "x", "out_channels", "groups", "precision", "gpu"), AHEAD
+)
+def test_columns_brought_ahead_change_no_bit(
+    ahead, text, x, out_channels, groups, precision, gpu
+) -> None:
+    taps = int(text.split(":")[1])
+    w = out_channels, 2, taps, x[-1] // groups
+    problem = Problem.of(x, w, padding=((1, 0), (taps // 2, taps // 2)), groups=groups)
+    found = asked(f"{text};variant=fused", precision, gpu, problem)
+    p = next((p for p in found if p.config.wrap), found[0])
+    config = replace(p.config, ahead=ahead, stages=2)
+    named, options = parse_algorithm(f"omega:{text};variant=fused"), {"out_dtype": "float32"}
+    request = Request(problem, "backward_filter", p.device, named, precision, **options)
+    other = next(iter(flat_plans(replace(request, config=config))))
+    assert other.config == replace(config, wrap=other.config.wrap, dwvec=other.config.dwvec)
+    assert "copy_async_wait<PENDING>" in other.source()
+    assert max(other.shared().values()) <= p.device.shared_memory
+    x_, dy = operands(problem, precision)
+    assert np.array_equal(hosted.execute(p, x_, dy), hosted.execute(other, x_, dy))
+
+
+def test_channels_that_eight_do_not_divide_are_not_brought_ahead() -> None:
+    """Copies have 16 bytes: such a config is the usual one, whose source it is."""
+    problem = Problem.of((1, 3, 17, 36), (40, 1, 3, 36), padding=(0, 1))
+    p = asked("8:3:6;variant=fused", "fp16", "h100", problem)[0]
+    config = replace(p.config, ahead=2)
+    found = asked("8:3:6;variant=fused", "fp16", "h100", problem, config=config)
+    assert [q.config.ahead for q in found] == [0] * len(found)
+    assert p.source() in {q.source() for q in found}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
 
+from winolab.algorithm import Tile
 from winolab.gpu.codegen.structs import size
 from winolab.options import KernelConfig
 
@@ -49,11 +50,11 @@ class Config(KernelConfig):
         """Input × output channels of a consumer lane, in each of its warp's states."""
         return self.bi // 8, self.bo * min(alpha // self.state_blocks, 8) // 32
 
-    def shared_memory(self, alpha: int) -> int:
+    def shared_memory(self, tile: Tile) -> int:
         """Bytes of the kernel's shared memory."""
         stage = self.kc * (self.bi + self.bo)
         staged = self.stages * stage + self.bo * self.bi // self.passes
-        return 4 * (alpha // self.state_blocks) * staged + UNITS + 16 * (self.stages + 1)
+        return 4 * (tile.alpha // self.state_blocks) * staged + UNITS + 16 * (self.stages + 1)
 
     def __str__(self) -> str:
         names = ("state_blocks", "wrap", "vector", "dwvec")

@@ -66,7 +66,7 @@ class WgradFfmaPlan(Tiling, BasePlan):
 
     def __str__(self) -> str:
         p, v = self.problem, self.config
-        shared = v.shared_memory(self.tile.alpha)
+        shared = v.shared_memory(self.tile)
         work_tiles = self.blocks * self.segments
         return "\n".join(
             [
@@ -88,7 +88,7 @@ class WgradFfmaPlan(Tiling, BasePlan):
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
         return {
-            "winolab_wgrad_ffma": self.config.shared_memory(self.tile.alpha),
+            "winolab_wgrad_ffma": self.config.shared_memory(self.tile),
             "winolab_reduce": 0,
         }
 
@@ -168,7 +168,7 @@ def _shapes(request: Request, g: Gradient, tile: Tile, pitch: int) -> Iterator[C
     config, aligned, device = request.config_of(Config), request.aligned, request.device
     shapes = CONFIGS if device.large_blocks else EARLIER
     for shape in (config,) if config else shapes[tile.alpha]:
-        size = methodcaller("shared_memory", tile.alpha)
+        size = methodcaller("shared_memory", tile)
         if shape := as_fit(shape, size, device.shared_memory):
             yield replace(
                 shape,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
 
+from winolab.algorithm import Tile
 from winolab.gpu.codegen.structs import size
 from winolab.options import KernelConfig
 
@@ -25,6 +26,7 @@ class Config(KernelConfig):
     sums: int = 32  # bits of the accumulators; 16: FP16's, as the paper's
     scaled: int = 1  # whether rows of G and BT have an L1 norm of 1: else FP16 loses small states
     half2: int = 0  # whether transforms are of pairs of 16-bit numbers, not in FP32
+    ahead: int = 0  # steps whose columns lie in shared memory; 0: those of one lie in registers
     wrap: int = 0  # whether units run from one row of dy into the next
     vector: int = 1  # whether channels are loaded in pairs
     dwvec: int = 2  # outputs of a store
@@ -39,7 +41,10 @@ class Config(KernelConfig):
 
     def constants(self) -> dict[str, int]:
         """The constants of the source, by name."""
-        return {name.upper(): value for name, value in asdict(self).items()}
+        fields = asdict(self)
+        if not self.ahead:
+            del fields["ahead"]
+        return {name.upper(): value for name, value in fields.items()}
 
     @property
     def scaling(self) -> str | None:
@@ -50,11 +55,15 @@ class Config(KernelConfig):
         """Warps that multiply one state, each for its part of the output channels."""
         return max(1, WARPS // alpha)
 
-    def shared_memory(self, alpha: int) -> int:
+    def shared_memory(self, tile: Tile) -> int:
         """Bytes of the kernel's shared memory."""
+        alpha, raw = tile.alpha, 0
+        for columns, channels in ((alpha, self.bi), (tile.r, self.bo)):
+            raw += 2 * self.kc * channels * (columns + (channels < 64))
         stage = 2 * alpha * self.kc * (self.bi + self.bo + 2 * self.pad)
         staged = 4 * max(alpha, WARPS) * STAGED * (self.bi + 8)
-        return self.stages * (stage + 16) + staged + 2 * self.producers * UNIT
+        units = 2 * self.producers * UNIT
+        return self.stages * (stage + 16) + staged + units + self.ahead * raw
 
     def simulated(self, precision: str) -> str:
         """What the reference calls the arithmetic."""
@@ -65,7 +74,7 @@ class Config(KernelConfig):
         return f"{precision}{transform},accumulation=tensor_core:16:2:truncate"
 
     def __str__(self) -> str:
-        names = ("pad", "sums", "scaled", "half2", "wrap", "vector", "dwvec")
+        names = ("pad", "sums", "scaled", "half2", "ahead", "wrap", "vector", "dwvec")
         changed = [
             f"{f.name}={getattr(self, f.name)}"
             for f in fields(self)

@@ -24,13 +24,15 @@ def unit_cycles(
     of_filter, of_input = instructions(tile)
     issued = m.transform * (v.bo * of_filter + v.bi * of_input)
     issued += m.transform * m.moved * (v.bo * (tile.r + alpha) + v.bi * 2 * alpha)
+    columns = 2 * (v.bo * tile.r + v.bi * alpha)
     written = 2 * alpha * (v.bi + v.bo)
+    written += 2 * columns if v.ahead else 0  # and read again by those that transform them
     read = 2 * alpha * (sharers * v.bi + v.bo)
     return {
         "products": alpha * v.bi * v.bo / (device.matrix * hopper),
         "transforms": issued / device.lanes / (2 if v.half2 else 1),
         "shared memory": m.shared * (written + read * (1 if v.pad else m.unpadded)) / 128,
-        "L2": 2 * (v.bo * tile.r + v.bi * alpha) / l2_bytes_a_cycle(model),
+        "L2": columns / l2_bytes_a_cycle(model),
     }
 
 

@@ -24,7 +24,7 @@
 #include "mma_sums.cuh"
 #include "pipe.cuh"
 #include "pipeline.cuh"
-#include "produce.cuh"
+#include PRODUCE_FILE
 #include "split_k.cuh"
 
 constexpr int STATES = ALPHA > WARPS ? ALPHA / WARPS : 1;   // of a consumer warp

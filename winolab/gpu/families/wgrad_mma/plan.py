@@ -79,8 +79,7 @@ class WgradMmaPlan(Tiling, BasePlan):
                 f"policies   {v}",
                 f"grid       {plural(self.grid, 'block')} of {v.threads} threads, "
                 f"{plural(work_tiles, 'work tile')} in {plural(self.segments, 'segment')}",
-                f"memory     {v.shared_memory(self.tile.alpha)} B shared, {self.workspace} B "
-                "workspace",
+                f"memory     {v.shared_memory(self.tile)} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
         )
@@ -92,7 +91,7 @@ class WgradMmaPlan(Tiling, BasePlan):
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
         return {
-            "winolab_wgrad_mma": self.config.shared_memory(self.tile.alpha),
+            "winolab_wgrad_mma": self.config.shared_memory(self.tile),
             "winolab_reduce": 0,
         }
 
@@ -153,14 +152,13 @@ def plans(request: Request) -> Iterator[WgradMmaPlan | WinrsMmaPlan]:
 
 def flat_plans(request: Request) -> Iterator[WgradMmaPlan]:
     """Every tile and block shape that can run, in segments that are ranges of the flat sum."""
-    device, algorithm, g = request.device, request.algorithm, _gradient(request)
+    algorithm, g = request.algorithm, _gradient(request)
     if algorithm and algorithm.kind == "direct":
         raise ValueError("fused omega transforms; direct products have kernels of their own")
     named = algorithm is not None and algorithm.kind == "omega"
     for tile in tiles(g, algorithm, NAMED if named else PAPER, (FUSED, FUSED_FP16)):
         for shape in _shapes(request, tile, algorithm):
-            size = methodcaller("shared_memory", tile.alpha)
-            if shape := as_fit(shape, size, device.shared_memory):
+            if shape := _fitting(request, g, tile, shape):
                 yield from _plans(request, g, tile, shape)
 
 
@@ -230,9 +228,15 @@ def _vectors(request: Request, g: Gradient, tile: Tile) -> Iterator[Config]:
     """The block shapes that fit the device, for rows of whole units."""
     pairs = _pairs(request, g)
     for shape in _shapes(request, tile, None):
-        size = methodcaller("shared_memory", tile.alpha)
-        if fits := as_fit(shape, size, request.device.shared_memory):
+        if fits := _fitting(request, g, tile, shape):
             yield replace(fits, wrap=0, vector=int(all(pairs)), dwvec=2 if pairs[0] else 1)
+
+
+def _fitting(request: Request, g: Gradient, tile: Tile, shape: Config) -> Config | None:
+    """The shape in as many stages as fit. Columns come ahead by eight channels or not at all."""
+    if not (request.aligned and g.channels % 8 == g.out_channels % 8 == 0):
+        shape = replace(shape, ahead=0)
+    return as_fit(shape, methodcaller("shared_memory", tile), request.device.shared_memory)
 
 
 def _pairs(request: Request, g: Gradient) -> list[bool]:

@@ -61,5 +61,8 @@ def source(
             "transform_output": programs.AT,
         },
         ("wgrad_mma/kernel",),
-        files={"SEGMENTS_FILE": f"{segments}.cuh"},
+        files={
+            "SEGMENTS_FILE": f"{segments}.cuh",
+            "PRODUCE_FILE": "produce_ahead.cuh" if config.ahead else "produce.cuh",
+        },
     )

@@ -1,0 +1,34 @@
+"""Fused Ω on wgmma, on paper: what it would save, and that it crosses nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from papers.winrs_2025.measure.on_wgmma import cycles, lines, stage
+from winolab.gpu.families.wgrad_mma.config import CONFIGS
+from winolab.gpu.planner.device_model import MODEL
+from winolab.ref.algorithms.winrs.kernels import TILES
+
+
+@pytest.mark.parametrize("tile", TILES["fp16"][1:], ids=str)
+def test_wgmma_takes_products_and_repeated_reads_away(tile) -> None:
+    v = CONFIGS[tile.alpha][0]
+    mma, wgmma, free = (cycles(tile, v, how=how) for how in ("mma", "wgmma", "free"))
+    for name in ("transforms", "L2"):
+        assert mma[name] == wgmma[name] == free[name]
+    assert wgmma["products"] == pytest.approx(MODEL.gamma_mma.hopper * mma["products"])
+    # α = 4: two warps of a state read the same rows of x; else each state is one warp's
+    repeated = v.sharers(tile.alpha) > 1
+    assert (wgmma["shared memory"] < 0.99 * mma["shared memory"]) == repeated
+    assert free["shared memory"] == pytest.approx(wgmma["shared memory"] / 2)
+    assert stage(tile, v) > stage(tile, v, how="wgmma") > stage(tile, v, how="free")
+
+
+def test_not_even_products_for_nothing_move_the_crossing() -> None:
+    """Fused Ω is faster than direct products on the same layers, by the note on one."""
+    every = list(lines())
+    faster = [
+        [(line.taps, line.channels) for line in every if line.speed(how) > 1]
+        for how in ("mma", "wgmma", "free")
+    ]
+    assert faster == [[(5, 32)]] * 3
