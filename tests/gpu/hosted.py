@@ -1,75 +1,26 @@
-"""CUDA sources compiled for the CPU and launched there: see host/engine.hpp.
-
-The compiler comes with the package ziglang of the dev extra; without it, the system's c++ serves.
-"""
+"""CUDA sources compiled for the CPU and launched there: see host/engine.hpp."""
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import math
-import os
-import platform
 import re
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tests.gpu.support.host_compiler import COUNT, OUTER_PRODUCTS, HostError, build
 from winolab.gpu.codegen.emit import kernel
 from winolab.gpu.params import Params, View
 from winolab.gpu.planner.correlation import three
 from winolab.gpu.planner.fallback import GradientWithFallback
 
-HEADERS = Path(__file__).with_name("host")
 # Files of codegen/kernels/ with inline PTX, for which host/ has C++.
 REPLACED = ("pipeline", "mma", "pairs", "tensor_map", "multicast")
-FLAGS = [
-    *("-x", "c++", "-std=c++17", "-fPIC", "-g0", "-w"),
-    *("-ffp-contract=off", "-fno-strict-aliasing"),
-    "-ftrivial-auto-var-init=pattern",  # a register read before it is written is NaN
-    *("-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"),
-]
-# No run-time library: host/engine.cpp has what these checks call. They take half of a compiler's
-# time and a quarter of a kernel's, so that one source in CHECKED_EVERY has them, by its digest: a
-# fault of a family is in many of its sources, and what changes is drawn anew.
-CHECKS = "-fsanitize=alignment,bounds,null,shift,integer-divide-by-zero"
-CHECKED_EVERY = int(os.environ.get("WINOLAB_CHECKED_EVERY", "4"))
-# What takes a kernel's time is in the library beside it, which is compiled once; of the kernel
-# itself the compiler's optimizer would take longer than it saves.
-OPTIMIZED = "-O1"
-OUTER = "template void add_outer_product<{0}, {1}, {0}>(float (&)[{1}][{0}], const float (&)[{0}],"
-OUTER_PRODUCTS = "\n".join(f"{OUTER}const float (&)[{{1}}]);".format(*s) for s in ((16, 8), (8, 8)))
-# Namespaces of units with several of a kind.
-SPACED = "split", "fallback", "first", "second", "third", "fourth"
-# host/count.cpp has what this check calls, once an access: none may be a vector of several
-COUNTING = "-DHOST_COUNT"
-COUNT = (COUNTING, "-fsanitize=thread", "-fno-tree-vectorize", "-fno-tree-slp-vectorize")
 MESSAGE = 2048
 SPACES = r"(?ms)^namespace (\w+) \{$.*?^\}  // namespace \1$"
-
-
-class HostError(RuntimeError):
-    """What a kernel did wrong, or the compiler's complaint."""
-
-
-@cache
-def compiler() -> tuple[str, ...]:
-    """The command of a C++ compiler. Raises HostError that says what to install."""
-    native = "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native"
-    if (found := find_spec("ziglang")) and found.origin:
-        return (str(Path(found.origin).with_name("zig")), "cc", native)
-    for name in ("c++", "g++", "clang++"):
-        if found := shutil.which(name):
-            return (found, native)
-    raise HostError("no C++ compiler: pip install ziglang, or a system c++")
 
 
 def translate(source: str) -> str:
@@ -107,10 +58,9 @@ def translate(source: str) -> str:
             "}" if space else "",
         ]
         table.append(f"{space}::kernel_{name}")
-    names = [f'#include "{name}.hpp"' for name in ("cuda", *REPLACED)]
     return "\n".join(
         [
-            *names,
+            '#include "kernel.hpp"',
             '#line 1 "kernel"',
             source,
             f"static const host::Member host_members[] = {{{members or '{}'}}};",
@@ -321,63 +271,3 @@ class Guarded:
 def _strides(array: np.ndarray, kept: int) -> tuple[int, ...]:
     first, *spatial, last = (s // array.itemsize for s in array.strides)
     return (first, *three(tuple(spatial), 0), last)[:kept]
-
-
-def build(source: str, flags: tuple[str, ...] = ()) -> Path:
-    """The shared library of a translated source, compiled unless it was before."""
-    # zig takes no -O0 beside -O1; what is counted are accesses that the optimizer leaves.
-    quick = () if flags else ("-Xclang", "-O0") if "zig" in compiler()[0] else ("-O0",)
-    drawn = int(hashlib.sha256(source.encode()).hexdigest(), 16) % CHECKED_EVERY == 0
-    quick = (*quick, *[CHECKS] * (drawn and not flags))
-    outer = kernel("ffma") + OUTER_PRODUCTS
-    spaces = (f"namespace {name} {{\n{outer}\n}}" for name in SPACED)
-    library = "\n".join(['#include "library.cpp"', outer, *spaces])
-    beside = _compiled(library, (CHECKS, *[COUNTING] * (COUNTING in flags)))
-    if "zig" in compiler()[0] and not flags:  # others link what the checks call by their libraries
-        return _compiled(source, quick, "-shared", str(beside))
-    made = _compiled(source, (*flags, *quick))
-    return _kept(f"{made.name} {beside.name}", "so", ["-shared", str(made), str(beside)])
-
-
-def _compiled(source: str, flags: tuple[str, ...], kind: str = "-c", *beside: str) -> Path:
-    """The object file of a source, or the shared library with what is beside it: one run of the
-    compiler is a sixth shorter than two."""
-    command = [*FLAGS, OPTIMIZED, *flags, f"-I{HEADERS}", kind]
-    what = "\0".join([source, _headers(), *command, *(Path(name).name for name in beside)])
-    return _kept(what, "so" if beside else "o", command, source, beside)
-
-
-@cache
-def _headers() -> str:
-    return "".join(p.read_text() for p in sorted(HEADERS.glob("*.[hc]pp")))
-
-
-def _kept(
-    what: str,
-    kind: str,
-    arguments: list[str],
-    source: str | None = None,
-    beside: Sequence[str] = (),
-) -> Path:
-    """The file that the compiler makes of these arguments, kept under the digest of ``what``."""
-    key = hashlib.sha256("\0".join([what, *compiler()]).encode()).hexdigest()[:24]
-    folder = Path(os.environ.get("WINOLAB_CACHE") or Path(tempfile.gettempdir()) / "winolab-host")
-    kept = folder / f"{key}.{kind}"
-    if kept.exists():
-        return kept
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        made = Path(scratch) / f"kernel.{kind}"
-        if source is not None:
-            text = Path(scratch) / "kernel.cpp"
-            text.write_text(source)
-            arguments = [*arguments, str(text), *(["-x", "none", *beside] if beside else ())]
-        _run([*compiler(), *arguments, "-o", str(made)])
-        made.replace(kept)
-    return kept
-
-
-def _run(command: list[str]) -> None:
-    run = subprocess.run(command, capture_output=True, text=True)
-    if run.returncode:
-        raise HostError(f"{' '.join(command)} failed:\n{run.stderr[-6000:]}")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.gpu.hosted import compiler
+from tests.gpu.support.host_compiler import compiler
 from winolab.gpu import driver
 from winolab.judge import native
 from winolab.judge.claim import Claim

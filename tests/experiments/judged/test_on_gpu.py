@@ -16,7 +16,7 @@ from experiments.harness.facts import ROOT
 from experiments.judged import on_gpu
 from experiments.judged.kernels_gpu import sources
 from experiments.judged.on_gpu import FOLDER, KERNELS, Kernel, well
-from tests.gpu.hosted import compiler
+from tests.gpu.support.host_compiler import compiler
 from winolab.gpu.machine import MachineError
 from winolab.gpu.runtime import nvrtc
 from winolab.judge import native

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.gpu import hosted
+from tests.gpu.support import host_compiler
 from winolab.gpu.codegen.emit import (
     EPILOGUE,
     FAMILIES,
@@ -108,7 +108,7 @@ def test_a_profile_tells_a_kernel_s_family() -> None:
 
 
 def _preprocessed(text: str, *options: str) -> list[str]:
-    command = [*hosted.compiler(), "-x", "c++", "-E", "-P", *options, "-"]
+    command = [*host_compiler.compiler(), "-x", "c++", "-E", "-P", *options, "-"]
     run = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
     return run.stdout.split()
 

@@ -9,7 +9,7 @@ from struct import calcsize
 
 import pytest
 
-from tests.gpu import hosted
+from tests.gpu.support import host_compiler
 from winolab.gpu.codegen import emit, simulated
 from winolab.gpu.codegen.simulated_tiles import FP64, OUTPUTS, STATES
 from winolab.gpu.codegen.simulated_tiles import PARAMS as AROUND
@@ -209,7 +209,7 @@ def test_every_field_lies_where_a_compiler_has_it(tmp_path) -> None:
         asserts = "\n".join(f'static_assert({check}, "");' for check in checks)
         texts.append("\n".join((f"namespace n{number} {{", *declared, asserts, "}")))
     options = ("-x", "c++", "-std=c++17", "-w", "-c", "-", "-o", tmp_path / "made.o")
-    command = [*hosted.compiler(), *options]
+    command = [*host_compiler.compiler(), *options]
     run = subprocess.run(command, input="\n".join(texts), capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
 

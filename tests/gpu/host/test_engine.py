@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
+from tests.gpu.support import host_compiler
 from winolab.algorithm import Problem, gamma
 from winolab.device import H100
 from winolab.gpu.codegen.emit import kernel
@@ -26,7 +27,7 @@ SEEDS = range(4)
 
 @pytest.fixture(autouse=True)
 def every_source_is_checked(monkeypatch) -> None:
-    monkeypatch.setattr(hosted, "CHECKED_EVERY", 1)
+    monkeypatch.setattr(host_compiler, "CHECKED_EVERY", 1)
 
 
 def run(body: str, arrays: list[np.ndarray], threads: int = 32, seed: int = 0, blocks: int = 1):
@@ -136,7 +137,7 @@ def test_a_block_must_outlive_those_that_read_it(case) -> None:
 
 def test_the_host_has_every_function_of_inline_ptx() -> None:
     for name in hosted.REPLACED:
-        text = (hosted.HEADERS / f"{name}.hpp").read_text()
+        text = (host_compiler.HEADERS / f"{name}.hpp").read_text()
         functions = re.findall(r"^__device__ [^(=;]*?(\w+)\(", kernel(name), re.MULTILINE)
         assert functions
         for function in functions:

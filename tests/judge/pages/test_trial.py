@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.gpu.hosted import compiler
+from tests.gpu.support.host_compiler import compiler
 from tests.judge.pages.children import ends
 from winolab.judge import apart, judgement
 from winolab.judge.apart import judge_apart

@@ -1,0 +1,8 @@
+// What a translated kernel begins with, compiled once for all of them.
+#pragma once
+#include "cuda.hpp"
+#include "mma.hpp"
+#include "multicast.hpp"
+#include "pairs.hpp"
+#include "pipeline.hpp"
+#include "tensor_map.hpp"
