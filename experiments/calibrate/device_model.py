@@ -26,6 +26,7 @@ from experiments.calibrate.rows import Timed, rows
 from experiments.harness.facts import ROOT
 from winolab.gpu.families.cublaslt import cost as cublaslt
 from winolab.gpu.families.direct import cost as direct
+from winolab.gpu.families.fused2d import cost as fused2d
 from winolab.gpu.families.gamma_ffma import cost as gamma_ffma
 from winolab.gpu.families.gamma_wgmma import cost as gamma_wgmma
 from winolab.gpu.families.nested import cost as nested
@@ -44,6 +45,7 @@ Predict = Callable[[Any, DeviceModel], float]
 PREDICTED: dict[str, tuple[str, Predict]] = {
     "GammaFfmaPlan": ("gamma_ffma", gamma_ffma.seconds),
     "GammaWgmmaPlan": ("gamma_wgmma", gamma_wgmma.seconds),
+    "Fused2dPlan": ("fused2d", fused2d.seconds),
     "NestedPlan": ("nested", nested.seconds),
     "DirectPlan": ("direct", direct.seconds),
     "WgradFfmaPlan": ("wgrad_ffma", wgrad_ffma.seconds),
@@ -98,7 +100,7 @@ def samples(wanted: tuple[str, ...] = FITTED) -> dict[str, Sample]:
     for row in rows():
         if not set(_sections(row)) & set(wanted) or (p := plan_of(row)) is None:
             continue
-        # fused F(2×2,3×3), say, is fitted elsewhere
+        # FFMA direct products, say, are fitted elsewhere
         if type(p).__name__ not in PREDICTED or not getattr(p, "predictable", True):
             continue
         section, predict = PREDICTED[type(p).__name__]
@@ -120,7 +122,7 @@ def _sections(row: Timed) -> tuple[str, ...]:
         kinds = ("wgrad_direct", "wgrad_winograd")
         return ("wgrad_ffma",) if row.products == "fp32" else kinds
     if row.kernel.startswith("F"):
-        return ("nested",)
+        return ("fused2d" if row.products == "fp32" else "nested",)
     if row.kernel == "Γ1(1,1)" and row.products != "fp32":
         return ("direct",)
     return ("gamma_ffma" if row.products == "fp32" else "gamma_wgmma",)

@@ -14,6 +14,7 @@ from experiments.measure.cases import cases
 from winolab.bench.layers import Layer
 from winolab.bench.networks import BatchedLayer, parse
 from winolab.device import DATASHEETS, Device
+from winolab.gpu.families.fused2d.config import KC
 from winolab.gpu.planner.request import Plan
 
 RESULTS = ROOT / "experiments" / "results"
@@ -78,6 +79,8 @@ def rows() -> tuple[Timed, ...]:
         *_variants(),
         *_networks("pointwise", "cuBLASLt"),
         *_networks("thin", "thin"),
+        *_networks("networks_forward", "F(2×2,3×3)"),
+        *_fused(),
     )
 
 
@@ -97,6 +100,19 @@ def _networks(file: str, kernel: str) -> Iterator[Timed]:
             yield Timed(
                 "", parse(row["layer"]), row["direction"], row["precision"], DEVICES[device],
                 row["kernel"], row["products"], row["plan"], row["workspace"], 1e-6 * row["us"],
+            )  # fmt: skip
+
+
+def _fused() -> Iterator[Timed]:
+    """The policies of the fused F(2×2,3×3), on layers that fill a stage's channels."""
+    for row in _lines("fused2d"):
+        mine = (row["kernel"], row["products"], row["layout"]) == ("F(2×2,3×3)", "fp32", "NHWC")
+        if mine and (channels := int(row["input"].rpartition("x")[2])) >= KC:
+            taps = f"{row['filter'].removesuffix(f'x{channels}')}p1"
+            yield Timed(
+                "", parse(f"{row['input']}>{taps}"), row["direction"], row["precision"],
+                DEVICES[row["device"]], row["kernel"], row["products"], row["plan"],
+                row["workspace"], 1e-6 * row["cold_us"][1],
             )  # fmt: skip
 
 

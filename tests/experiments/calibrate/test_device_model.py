@@ -12,6 +12,7 @@ import pytest
 from experiments.calibrate.device_model import (
     FITTED,
     PATH,
+    PREDICTED,
     Sample,
     _free,
     fit,
@@ -45,6 +46,29 @@ def test_a_refit_gives_what_is_kept(section: str) -> None:
     new = written(kept, MODEL, {section: facts})
     assert model_of(new) == MODEL
     assert tomllib.loads(new)[section] == {**said, **facts}
+
+
+def test_of_small_batches_the_least_predicted_time_is_the_least() -> None:
+    """One to four images, the fused F(2×2,3×3) beside its own configs or Γ on FFMA units: what the
+    model takes for the fastest lasts no longer, but for the model's spread."""
+    beside: dict[tuple, dict[str, tuple[float, float]]] = {}
+    for row in rows():
+        small = row.layer.problem.batch <= 4 and row.layer.problem.filter == (3, 3)
+        if row.step or row.direction == "backward_filter" or row.products != "fp32" or not small:
+            continue
+        p = plan_of(row)
+        if type(p).__name__ in ("Fused2dPlan", "GammaFfmaPlan"):
+            _, predict = PREDICTED[type(p).__name__]
+            mine = beside.setdefault(row.where, {})
+            mine[f"{row.kernel} {row.variant}"] = (predict(p, MODEL), row.seconds)
+    late = [
+        min(mine.values())[1] / min(seconds for _, seconds in mine.values())
+        for mine in beside.values()
+        if len(mine) > 1 and any(name.startswith("F(2") for name in mine)
+    ]
+    assert len(late) >= 40
+    spread = tomllib.loads(PATH.read_text("utf-8"))["fused2d"]["spread"]
+    assert max(late) <= 1 + 2 * spread
 
 
 def test_a_value_that_is_off_is_found_again() -> None:

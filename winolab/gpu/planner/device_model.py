@@ -36,7 +36,12 @@ class Fused2d:
     scalar: float
     filter: float
     filter_alone: float
+    begin: float
+    first: float
+    first_alone: float
     work_tile: float
+    outputs: float
+    added: float
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,9 @@ def parts(chunks: int, work_tiles: int, multiprocessors: int) -> list[int]:
 def configs(request: Request, c: Correlation) -> Iterator[Config]:
     """Every config that a request is offered, or the one that it names."""
     asked, gradient = request.config_of(Config), request.direction == "backward_filter"
-    offers = (Config(ahead=True), Config(fused=True), narrow(), narrow(fused=True))
+    ahead = c.channels > KC  # nothing is ahead of a single stage
+    one = Config(ahead=ahead), Config(ahead=ahead, fused=True)
+    offers = (*one, narrow(), narrow(fused=True))
     if gradient:
         offers = (GRADIENT,)
         if asked and (not asked.fused or asked.order != "nhwc" or asked.images):

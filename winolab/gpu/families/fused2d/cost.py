@@ -18,6 +18,7 @@ def spent(plan: Tiling, model: DeviceModel = MODEL) -> dict[str, float]:
     ffmas = KC * STATES * v.bm * TILES  # of a stage
     slots = m.vector if v.xvec > 1 else m.scalar
     filters = m.filter if v.teams > 1 else m.filter_alone
+    m_first = m.first if v.teams > 1 else m.first_alone
     stage = {
         "products": ffmas / device.lanes,
         "operands": ffmas * model.device.operand * (8 / v.bm + 4 / TILES) / LANES,
@@ -26,17 +27,18 @@ def spent(plan: Tiling, model: DeviceModel = MODEL) -> dict[str, float]:
     }
     rounds, chunks = -(-plan.work_tiles // plan.grid), -(-plan.chunks // plan.split_k)
     cycles = {name: rounds * chunks * each for name, each in stage.items()}
-    cycles["outputs"] = rounds * m.work_tile * v.bm / 64 * plan.tile.n**2 / TILE.n**2
+    share = v.bm / 64 * plan.tile.n**2 / TILE.n**2
+    cycles["outputs"] = rounds * (m.work_tile + m.outputs * share)
+    cycles["first"] = m.begin + chunks * m_first if v.fused else 0.0  # filters are in L2 later
     found = {name: c.groups * each / device.clock for name, each in cycles.items()}
-    launches, moved = 1, 0
+    launches, copies = 1, copying(device, ITEMSIZE[plan.dtype] * plan.filters, model)
     if not v.fused:
         launches += 1
-        filters = 9 * c.groups * c.channels * c.out_channels
-        moved += ITEMSIZE[plan.dtype] * filters + plan.prepared_size
+        copies += copying(device, plan.prepared_size, model)
     if plan.split_k > 1:
         launches += 1
-        moved += 4 * plan.outputs * (2 * plan.split_k + 1)
-    copies = copying(device, moved, model) if moved else 0.0
+        adding = plan.outputs * m.added / LANES / device.multiprocessors / device.clock
+        copies += max(adding, copying(device, 4 * plan.outputs * (plan.split_k + 1), model))
     return {**found, "launch": launches * model.device.launch, "copies": copies}
 
 

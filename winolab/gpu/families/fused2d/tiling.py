@@ -102,6 +102,14 @@ class Tiling:
         return 0 if self.config.fused else size
 
     @property
+    def filters(self) -> int:
+        """Elements of the filter, all groups; of a gradient dy."""
+        c = self.correlation
+        if self.gradient:
+            return c.batch * math.prod(c.output) * c.groups * c.out_channels
+        return c.groups * c.out_channels * math.prod(c.filter) * c.channels
+
+    @property
     def outputs(self) -> int:
         """Elements of the result, all groups."""
         c = self.correlation
