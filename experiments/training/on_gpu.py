@@ -1,4 +1,4 @@
-"""Training on GPUs beside WinRS's Figure 13, in 16 bits, and by two processes.
+"""Training on GPUs beside WinRS's Figure 13, in 16 bits.
 
 Images are generated, since the paper's are not to be had, and nothing is judged: losses,
 accuracies and times of methods stand beside each other.
@@ -15,9 +15,8 @@ from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell, Table, none, one, select
 from experiments.report.figures import COLOURS, Drawn, panels_of, with_legend
 from experiments.report.texts import Text
-from experiments.training import seeds
+from experiments.training import processes, seeds
 
-OURS = "training"
 # By method, format and whether gradients are named: what it is called, and its colour.
 NAMES = {
     ("torch", "", False): ("PyTorch, FP32", "black"),
@@ -60,11 +59,6 @@ def cells_figure13(rows: Sequence[Row]) -> list[Cell]:
     return list(cells_runs("fp16", rows))
 
 
-def cells_two(rows: Sequence[Row]) -> list[Cell]:
-    """VGG-16 by two processes."""
-    return list(cells_runs("two", rows))
-
-
 def curves(plan: str, rows: Sequence[Row]) -> Figure:
     """A panel a network: losses over steps, a line a method."""
     networks = list(dict.fromkeys(row["network"] for row in select(rows, plan=plan)))
@@ -91,17 +85,11 @@ def _told(cells: Sequence[Cell]) -> list[str]:
     ]
 
 
-FIGURE13, TWO = (
-    Table(
-        paper, name, title, none, cells, "nothing is judged: another device, other images",
-        sources=("training",), values=("step_ms", "peak_mb", "losses", "test_accuracy"),
-    )
-    for paper, name, title, cells in (
-        (seeds.WINRS, "figure13", "CNN training in FP16, ours on generated images", cells_figure13),
-        (OURS, "two", "VGG-16 by two processes on generated images", cells_two),
-    )
+FIGURE13 = Table(
+    seeds.WINRS, "figure13", "CNN training in FP16, ours on generated images", none,
+    cells_figure13, "nothing is judged: another device, other images",
+    sources=("training",), values=("step_ms", "peak_mb", "losses", "test_accuracy"),
 )  # fmt: skip
-TABLES = (seeds.ACCURACY, FIGURE13, TWO)
 SAID = "ours: medians of a step, the loss of the last step, accuracy on images of their own."
 TEXTS = {
     seeds.ACCURACY.key: seeds.TEXT,
@@ -114,15 +102,10 @@ TEXTS = {
         SAID,
         _told,
     ),
-    TWO.key: Text(
-        "No paper asks it.",
-        "VGG-16 of 224², 32 images a process, 30 steps, gradients summed by PyTorch's distributed "
-        "data parallelism (`torchrun --nproc-per-node 2 -m experiments.training.run --plan two`).",
-        SAID,
-        _told,
-    ),
+    processes.TWO.key: processes.TEXT,
 }
 FIGURES: dict[str, tuple[Drawn, ...]] = {
-    table.key: ((lambda rows, plan=plan: curves(plan, rows), "Losses of one seed, by method."),)
-    for table, plan in ((FIGURE13, "fp16"), (TWO, "two"))
-} | {seeds.ACCURACY.key: ((seeds.curves, "Losses of five seeds: their mean and their range."),)}
+    FIGURE13.key: ((lambda rows: curves("fp16", rows), "Losses of one seed, by method."),),
+    seeds.ACCURACY.key: ((seeds.curves, "Losses of five seeds: their mean and their range."),),
+    processes.TWO.key: ((processes.curves, "Losses by two processes, and by one: crosses."),),
+}

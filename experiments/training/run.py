@@ -11,8 +11,8 @@ PLANS name what is trained:
   one seed, whose step times, memory and losses are compared: 32², batch 512, and 128², batch 256;
 - ``fp16``: WinRS's Figure 13: ResNet-34 and -50 of 32² under autocast with a loss scale, whose
   filter gradients are fused Ω in FP16, beside winolab's own picks, PyTorch's FP16 and its FP32;
-- ``two``: VGG-16, 32 images a process. Under ``torchrun --nproc-per-node 2 -m
-  experiments.training.run --plan two`` the same images are shared out.
+- ``two``: VGG-16 and ResNet-50, 32 images a process. Under ``torchrun --nproc-per-node 2 -m
+  experiments.training.run --plan two`` the same images are shared out; ``one`` has them on one GPU.
 
 Images are generated (``images.py``): Cifar and ILSVRC cannot be had. A row is added to
 experiments/results/training.jsonl when a run ends; what is there is not trained again.
@@ -87,12 +87,19 @@ def ilsvrc(methods: list[str]) -> Iterator[Run]:
 
 
 def two(methods: list[str]) -> Iterator[Run]:
-    """VGG-16 of 224², 32 images a process."""
-    for method in methods:
+    """VGG-16 and ResNet-50 of 224², 32 images a process."""
+    for name, method in product(("vgg16", "resnet50"), methods):
         yield replace(
-            ILSVRC, network="vgg16", size=224, optimizer="sgdm", method=method, steps=30,
+            ILSVRC, network=name, size=224, optimizer="sgdm", method=method, steps=30,
             batch=32 * world(), images=1000,
         )  # fmt: skip
+
+
+def one(methods: list[str]) -> Iterator[Run]:
+    """The same batch as two processes have, in the same halves, and half of it alone."""
+    for run in two(methods):
+        yield replace(run, batch=64, parts=2)
+        yield replace(run, batch=32, steps=15)
 
 
 def fp16(methods: list[str]) -> Iterator[Run]:
@@ -114,6 +121,7 @@ PLANS: dict[str, Callable[[list[str]], Iterator[Run]]] = {
     "cifar": cifar,
     "ilsvrc": ilsvrc,
     "fp16": fp16,
+    "one": one,
     "two": two,
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell, Table, none, one, select
-from experiments.training import on_gpu, seeds
+from experiments.training import processes, seeds
 
 TITLE = "Training"
 PAPER = "training"
@@ -70,4 +70,4 @@ SIMULATED, BREAKS = (
         ("breaks", "Where training breaks, tile by tile", cells_breaks),
     )
 )  # fmt: skip
-TABLES = (SIMULATED, BREAKS, on_gpu.TWO)
+TABLES = (SIMULATED, BREAKS, processes.TWO)

@@ -18,9 +18,11 @@ from torch.nn.parallel import DistributedDataParallel
 import winolab.torch
 from experiments.harness.pytorch import tf32
 from experiments.networks.backbones import trained
+from experiments.training import processes
 from experiments.training.images import ABOUT, NOISE, Textures
 from experiments.training.tiles import tiled
 
+ALONE = 7  # steps without a sum of gradients, whose median counts
 EVERY = 10  # steps between losses that are kept, as the papers have it
 RATE = 0.001
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -36,7 +38,8 @@ class Run:
 
     ``batch`` is of all processes. ``images`` of training make an epoch, ``tested`` are looked at in
     the end. ``algorithm`` and ``precision`` are of winolab's layers, None its own choice. ``amp``:
-    under autocast with that type of numbers, "fp16", whose loss scale grows and shrinks.
+    under autocast with that type of numbers, "fp16", whose loss scale grows and shrinks. ``parts``
+    of a batch are computed one after another and their gradients summed, as so many processes do.
     """
 
     network: str = "small"
@@ -57,6 +60,7 @@ class Run:
     scale: float = 1.0
     processes: int = 1
     amp: str = ""
+    parts: int = 1
 
 
 def rank() -> int:
@@ -135,26 +139,39 @@ def train(run: Run, device: str = "cpu") -> dict[str, Any]:
     losses: list[float] = []
     times: list[float] = []
     diverged = None
-    for step, numbers in zip(range(run.steps), orders(run), strict=False):
-        mine = numbers.chunk(world())[rank()]
-        x, labels = data.batch(mine, device, run.images)
-        started = _clock(on_gpu)
+
+    def step(parts: list[tuple[Tensor, Tensor]]) -> Tensor:
+        """The batch's loss, before the step."""
+        found = []
         with tf32(run.method == "tf32"):
             optimizer.zero_grad()
-            with torch.autocast(kind, torch.float16, enabled=bool(run.amp)):
-                loss = nn.functional.cross_entropy(whole(x).float(), labels)
-            scaler.scale(run.scale * loss).backward()
+            for x, labels in parts:
+                with torch.autocast(kind, torch.float16, enabled=bool(run.amp)):
+                    loss = nn.functional.cross_entropy(whole(x).float(), labels)
+                scaler.scale(run.scale * loss / len(parts)).backward()
+                found.append(loss.detach())
             if run.scale != 1:
                 for parameter in model.parameters():
                     if parameter.grad is not None:
                         parameter.grad /= run.scale
             scaler.step(optimizer)
             scaler.update()
+        return torch.stack(found).mean()
+
+    parts: list[tuple[Tensor, Tensor]] = []
+    for at, numbers in zip(range(run.steps), orders(run), strict=False):
+        mine = numbers.chunk(world())[rank()]
+        parts = [data.batch(part, device, run.images) for part in mine.chunk(run.parts)]
+        if on_gpu and not at and run.method == "winolab":
+            with torch.autocast(kind, torch.float16, enabled=bool(run.amp)):
+                winolab.torch.warmup(model, parts[0][0], progress=False)
+        started = _clock(on_gpu)
+        loss = step(parts)
         times.append(_clock(on_gpu) - started)
-        if step % EVERY == 0 or step == run.steps - 1:
-            losses.append(_mean(loss.detach()))
+        if at % EVERY == 0 or at == run.steps - 1:
+            losses.append(_mean(loss))
             if not losses[-1] < float("inf"):
-                diverged = step
+                diverged = at
                 break
     warm = times[min(5, len(times) // 2) :]
     found: dict[str, Any] = {
@@ -166,12 +183,26 @@ def train(run: Run, device: str = "cpu") -> dict[str, Any]:
         "every": EVERY,
         "diverged": diverged,
     }
+    if isinstance(whole, DistributedDataParallel) and on_gpu and diverged is None:
+        found |= _summed(whole, lambda: step(parts))
     if run.amp:
         found["loss_scale"] = scaler.get_scale()
     if diverged is None and run.tested:
         for split, count in (("train", min(run.tested, run.images)), ("test", run.tested)):
             found[f"{split}_accuracy"] = accuracy(model, run, split, count, device)
     return found
+
+
+def _summed(whole: DistributedDataParallel, step: Callable[[], Any]) -> dict[str, Any]:
+    """Milliseconds of a step that does not sum up gradients, and the kernels of one that does."""
+    with whole.no_sync():
+        alone = []
+        for _ in range(ALONE):
+            started = _clock(True)
+            step()
+            alone.append(_clock(True) - started)
+    found = processes.profile(step)
+    return {"alone_ms": round(1e3 * statistics.median(alone), 4), **found}
 
 
 def accuracy(model: nn.Module, run: Run, split: str, count: int, device: str) -> float:

@@ -1,4 +1,4 @@
-"""A small network without normalization, and small runs."""
+"""A small network, and small runs."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ RUN = replace(TINY, tested=0, steps=6)
 def trained(*_: object) -> nn.Sequential:
     """In place of the experiments' networks."""
     convolutions = nn.Conv2d(3, 8, 3), nn.LeakyReLU(), nn.ConvTranspose2d(8, 8, 3)
-    return nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(512, 10))
+    return nn.Sequential(*convolutions, nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(512, 10))

@@ -112,8 +112,8 @@ with trainer.together("cpu") as device:
 
 
 def test_two_processes_have_the_losses_of_one(monkeypatch) -> None:
-    """By DDP over gloo, started as torchrun starts them. No normalization is in the network, whose
-    batches would be halves."""
+    """By DDP over gloo, started as torchrun starts them, and by one process that takes the batch in
+    the same halves, whose normalization is then the same; that of the whole batch is not."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -132,9 +132,10 @@ def test_two_processes_have_the_losses_of_one(monkeypatch) -> None:
     assert not said[1]
     together = json.loads(said[0].splitlines()[-1])
     monkeypatch.setattr(trainer, "trained", trained)
-    alone = train(RUN)["losses"]
+    alone = train(replace(RUN, parts=2))["losses"]
     assert together == pytest.approx(alone, rel=1e-4)
     assert alone[-1] < alone[0]
+    assert train(RUN)["losses"] != pytest.approx(alone, rel=1e-4)
 
 
 def test_sixteen_bits_have_autocast_a_loss_scale_and_the_papers_gradients() -> None:
