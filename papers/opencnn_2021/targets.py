@@ -3,26 +3,19 @@ our own."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell, Table, none, one
 from experiments.harness.verdicts import at_least
+from experiments.measure.fused.left_out import BOUND_BY_MEMORY, SAVING, useful
 from papers.opencnn_2021.machine import BATCHES, LAYERS
-from papers.opencnn_2021.speeds import BASE, OURS, PAPER, SAVING, SOURCES, YAN, authors, papers
+from papers.opencnn_2021.speeds import BASE, OURS, PAPER, SOURCES, YAN, authors, papers
 
 SHARE = 0.90  # of 2.25 × SGEMM × the outputs of a tile that are in the image
 OVER_AUTHORS, OVER_YAN = 1.5, 1.3
 LARGE = (64, 96, 128)  # batches that fill the GPU
-BOUND_BY_MEMORY = "conv 1.1"
 BUILDS = ("ampere_OPTSTS64", "ampere_OPTSTS64_CMP", "ampere_OPTLDS64", "turing_OPTSTS64", BASE)
-
-
-def useful(row: Row) -> float:
-    """The share of tiles' outputs that are in the image: of 7 × 7, 49 of 64."""
-    _, *sides, _ = map(int, row["input"].split("x"))
-    return math.prod(side / (2 * -(-side // 2)) for side in sides)
 
 
 def cells_targets(rows: Sequence[Row]) -> list[Cell]:
@@ -42,7 +35,7 @@ def cells_targets(rows: Sequence[Row]) -> list[Cell]:
 def _ceilings(found: dict[tuple[str, str, int], Row]) -> Iterator[Cell]:
     for (_, layer, batch), row in found.items():
         if batch in LARGE and layer != BOUND_BY_MEMORY:
-            share = row["tflops"] / (SAVING * row["sgemm_tflops"] * useful(row))
+            share = row["tflops"] / (SAVING * row["sgemm_tflops"] * useful(row["input"]))
             yield _aim(f"{layer} N = {batch}", "share of 2.25 × SGEMM × useful", share, SHARE)
 
 

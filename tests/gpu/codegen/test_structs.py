@@ -171,7 +171,7 @@ FUSED = ("LayoutFinishParams", "EpilogueParams")  # in sources that apply an epi
 
 
 def text_of(struct: str, file: str) -> str:
-    return emit.kernel(file, fused=struct in FUSED)
+    return emit.kernel(file, frozenset({emit.EPILOGUE} if struct in FUSED else ()))
 
 
 def declaration(struct: str, file: str) -> str:

@@ -34,12 +34,12 @@ def unit(
 
     ``programs`` become device functions of the names that they are given, in FP64 where ``wide``
     has that name. ``files`` are what the kernels include by macro: ``#include FETCH_FILE``; in the
-    place of other ``macros`` stands what they mean. Lines behind ``#ifdef EPILOGUE`` are there
-    where a constant is EPILOGUE. A compiler that is given the constants and programs, the headers
-    that are printed from Python, these macros and the folder of the shared kernels compiles the
-    same.
+    place of other ``macros`` stands what they mean. Lines behind ``#ifdef`` and a name of
+    ``CONDITIONS`` are there where a constant has that name. A compiler that is given the constants
+    and programs, the headers that are printed from Python, these macros and the folder of the
+    shared kernels compiles the same.
     """
-    texts = _with_includes(kernels, files, EPILOGUE in constants)
+    texts = _with_includes(kernels, files, CONDITIONS.intersection(constants))
     for name, meant in macros.items():
         texts = [re.sub(rf"\b{name}\b", meant, text) for text in texts]
     parts = [
@@ -107,8 +107,11 @@ WGMMA_WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256)  # m64nNk16 of mma.
 ROOT = Path(str(resources.files("winolab.gpu")))
 SHARED, FAMILIES = ROOT / "codegen" / "kernels", ROOT / "families"
 EPILOGUE = "EPILOGUE"
+# What applies an epilogue; what measures a kernel without some of its steps.
+CONDITIONS = frozenset({EPILOGUE, "LEFT_OUT"})
 CONDITIONAL = re.compile(
-    r"^ *#ifdef EPILOGUE\n(.*?)(?:^ *#else\n(.*?))?^ *#endif\n\n?", re.M | re.S
+    rf"^ *#ifdef ({'|'.join(sorted(CONDITIONS))})\n(.*?)(?:^ *#else\n(.*?))?^ *#endif\n\n?",
+    re.M | re.S,
 )
 INCLUDE = r'^#include (?:"([^"]+)"|(\w+_FILE))\n'
 
@@ -125,11 +128,11 @@ def path(name: str) -> Path:
 
 
 @cache
-def kernel(name: str, fused: bool = False) -> str:
+def kernel(name: str, given: frozenset[str] = frozenset()) -> str:
     """The text of a kernel file as ``unit`` has it: without what it includes, with what is
-    generated in its place; ``fused``: with what applies an epilogue.
+    generated in its place, and with what is there under the ``given`` conditions.
     """
-    text = _chosen(path(name).read_text(), fused).replace("#pragma once\n\n", "")
+    text = _chosen(path(name).read_text(), given).replace("#pragma once\n\n", "")
     text = re.sub(INCLUDE + r"\n?", "", text, flags=re.M)
     return re.sub(r'^  #include "([^"]+)"\n', lambda m: headers()[m[1]], text, flags=re.M)
 
@@ -146,12 +149,14 @@ def headers() -> dict[str, str]:
     }
 
 
-def _chosen(text: str, fused: bool) -> str:
-    """A kernel file with or without what applies an epilogue."""
-    return CONDITIONAL.sub(lambda m: m[1] if fused else m[2] or "", text)
+def _chosen(text: str, given: frozenset[str]) -> str:
+    """A kernel file with what is there under the ``given`` conditions."""
+    return CONDITIONAL.sub(lambda m: m[2] if m[1] in given else m[3] or "", text)
 
 
-def _with_includes(kernels: Iterable[str], files: Mapping[str, str], fused: bool) -> list[str]:
+def _with_includes(
+    kernels: Iterable[str], files: Mapping[str, str], given: frozenset[str]
+) -> list[str]:
     """Texts of kernel files, each once, each behind those that it includes."""
     seen: set[str] = set()
     found: list[str] = []
@@ -161,10 +166,10 @@ def _with_includes(kernels: Iterable[str], files: Mapping[str, str], fused: bool
         if name in seen:
             return
         seen.add(name)
-        for included, macro in re.findall(INCLUDE, _chosen(file.read_text(), fused), re.M):
+        for included, macro in re.findall(INCLUDE, _chosen(file.read_text(), given), re.M):
             beside = file.parent / (included or files[macro])
             add(beside if beside.is_file() else SHARED / beside.name)
-        found.append(kernel(name, fused))
+        found.append(kernel(name, given))
 
     for name in kernels:
         add(path(name))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from struct import calcsize
 
-from winolab.gpu.codegen.emit import kernel
+from winolab.gpu.codegen.emit import EPILOGUE, kernel
 from winolab.gpu.params import FLOAT, INT, LONG, MAP, POINTER, Layout
 
 CHAR, SHORT = "B", "H"
@@ -62,7 +62,7 @@ def layouts(struct: str, file: str, fused: bool = False, **counts: int) -> tuple
     their own, and ``Params.of`` puts all together. A struct of the same file lies flat, its fields
     as <field>_<its field>. Otherwise as ``layout``.
     """
-    text = kernel(file, fused)
+    text = kernel(file, frozenset({EPILOGUE} if fused else ()))
     runs: list[list[tuple[str, str]]] = [[]]
     for field in _fields(text, struct, counts):
         if field.kind in KINDS.values() or field.kind == POINTER:

@@ -128,6 +128,17 @@ __device__ __forceinline__ void store(const Fused2dParams& p, const FusedPlace& 
 // All rounds. With two buffers the sums of a round are put while those before are transformed.
 __device__ __forceinline__ void finish(const Fused2dParams& p, Fused2dShared& shared, const Sums& acc,
                                        const FusedPlace& place, unsigned thread) {
+#ifdef LEFT_OUT
+  if constexpr ((LEFT_OUT & OUTPUT_TRANSFORM) != 0) {
+#pragma unroll
+    for (int s = 0; s < HELD; ++s)
+#pragma unroll
+      for (int j = 0; j < TT; ++j)
+#pragma unroll
+        for (int i = 0; i < TM; ++i) asm volatile("" ::"f"(acc[s][j][i]));  // sums are computed
+    return;
+  }
+#endif
   // Else what addresses have of it is kept in registers through the products, which need them.
   asm volatile("" : "+r"(thread));
   stage(shared.out[0], acc, 0, thread);

@@ -7,6 +7,13 @@
 // The pixels of a tile that are ``inside``, two channels or tiles each, of which ``left`` channels are.
 __device__ __forceinline__ void load_pixels(float (&d)[STATES][2], const Fused2dParams& p,
                                             const Element* x, unsigned inside, int left) {
+#ifdef LEFT_OUT
+  if constexpr ((LEFT_OUT & LOADS) != 0) {  // what is no number that a compiler knows
+#pragma unroll
+    for (int s = 0; s < STATES; ++s) d[s][0] = d[s][1] = __int_as_float(left + s);
+    return;
+  }
+#endif
   if (left <= 0) inside = 0;
 #pragma unroll
   for (int i = 0; i < ALPHA; ++i)
@@ -28,6 +35,13 @@ __device__ __forceinline__ void load_pixels(float (&d)[STATES][2], const Fused2d
 // The states of one channel and tile, of a producer's two.
 __device__ __forceinline__ void transform_pixels(const float (&d)[STATES][2], int which,
                                                  float (&state)[STATES]) {
+#ifdef LEFT_OUT
+  if constexpr ((LEFT_OUT & INPUT_TRANSFORM) != 0) {
+#pragma unroll
+    for (int s = 0; s < STATES; ++s) state[s] = d[s][which];
+    return;
+  }
+#endif
   float half[ALPHA][ALPHA];  // [column][state], transformed along the height
 #pragma unroll
   for (int j = 0; j < ALPHA; ++j) {

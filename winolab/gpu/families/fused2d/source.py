@@ -13,6 +13,9 @@ from winolab.gpu.families.epilogue import constants as epilogue_constants
 from winolab.gpu.families.fused2d.config import Config
 from winolab.ref.algebra.transforms import transforms
 
+# Steps that are left out to see what they take, as block.cuh has them: producers' loads of x, the
+# input transform's arithmetic, the output transform with its stores.
+LEFT_OUT = {"loads": 1, "input transform": 2, "output transform": 4}
 TILE, GRADIENT_TILE = Tile(2, 3), Tile(3, 2)
 
 
@@ -23,8 +26,13 @@ def source(
     types: tuple[str, str] = ("float32", "float32"),
     gradient: bool = False,
     epilogue: Epilogue | None = None,
+    left_out: int = 0,
 ) -> str:
-    """The translation unit of one config; ``types``: dtypes of the operands and of the result."""
+    """The translation unit of one config; ``types``: dtypes of the operands and of the result.
+
+    ``left_out``: the sum of those LEFT_OUT whose time is asked. Results are wrong then, and no plan
+    has such a source.
+    """
     tile = GRADIENT_TILE if gradient else TILE
     made = transforms(tile.n, tile.r, points).programs
     several = config.split_k > 1
@@ -41,6 +49,7 @@ def source(
             "FIRST": 0,
             **config.constants(),
             **epilogue_constants(epilogue, types[1]),
+            **({"LEFT_OUT": left_out} if left_out else {}),
         },
         {
             "transform_filter": made.G,
