@@ -70,6 +70,14 @@ def _raw(name: str, **more: Any) -> Kernel:
     return Kernel(name, f"{FOLDER}/with_cupy.py:{name}", "cupy", **more)
 
 
+def _stranger(named: str, **more: Any) -> Kernel:
+    file, _, name = named.partition(":")
+    library = "torch" if file == "triton" else "cupy"
+    where = f"{FOLDER}/stranger_{file}.py:{name}"
+    more = {"serves": "dilation=1 groups=1 symmetric", "seconds": 20.0, **more}
+    return Kernel(f"stranger_{file}_{name}", where, library, **more)
+
+
 KERNELS = (
     _raw("right", right=True),
     _raw("unwritten_tile", check="unwritten"),
@@ -94,6 +102,14 @@ KERNELS = (
     Kernel("torch_tf32", "torch.nn.functional:conv2d", "torch"),  # its default
     _raw("right_half", right=True, precision="fp16"),
     _raw("missing_barrier"),
+    # the second stranger's
+    _stranger("cupy:right", right=True),
+    _stranger("cupy:one_turn", check="unwritten"),
+    _stranger("cupy:one_scratch", check="threads"),
+    _stranger("cupy:baked_in", check="values"),
+    _stranger("triton:right", right=True),
+    _stranger("triton:unmasked"),
+    _stranger("triton:halves_when_long", check="values"),
 )  # fmt: skip
 
 

@@ -112,7 +112,7 @@ def test_a_cubin_is_launched_as_its_signature_says(
     )
     candidate = load(str(path))
     assert (candidate.name, candidate.out, candidate.arrays.name) == (f"{path}:conv", True, "cupy")
-    assert candidate.serves.said == "filter=3"
+    assert candidate.serves.said == "filter=3 symmetric"
     x, w, y = (np.zeros(shape, np.float32) for shape in ((2, 5, 6, 4), (8, 3, 3, 4), (2, 3, 4, 8)))
     candidate(x, w, Problem.of(x.shape, w.shape), y)
     ((grid, block, arguments), named) = launches[0]

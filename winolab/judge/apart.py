@@ -19,6 +19,7 @@ from winolab.judge.candidate import Declined
 from winolab.judge.claim import Claim
 from winolab.judge.judgement import Fault, Judgement, judge
 from winolab.judge.loading import load
+from winolab.judge.pages.protected import Protected
 from winolab.judge.trial import Case, Finding
 from winolab.problem import Problem
 
@@ -50,7 +51,7 @@ def judge_apart(
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     arguments = (theirs, kernel, claim, loaded, how, layers or [])
-    child = spawn.Process(target=_run, args=arguments)
+    child = spawn.Process(target=_alone, args=arguments)
     child.start()
     theirs.close()
     found: Judgement | None = None
@@ -80,8 +81,7 @@ def judge_apart(
         child.join()
         finding = _finding(child.exitcode or 0, ending)
     finally:
-        child.kill()
-        child.join()
+        _end(child)
         ours.close()
     if found is None or case is None:
         where = "trials" if found else "it was loaded"
@@ -90,13 +90,30 @@ def judge_apart(
     return found, []
 
 
+def _end(child: Any) -> None:
+    """End a process, and those that it forked."""
+    with suppress(AttributeError, ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)  # it leads a group, once it has begun
+    child.kill()
+    child.join()
+
+
 def _finding(code: int, ending: str) -> Finding:
     """What is wrong with a kernel whose process ended."""
     end = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    if ending.startswith(Protected.own) and end in FORBIDDEN:
+        return Finding("inputs", f"the kernel {ending}, if only for a while: {end}")
     if ending and end in FORBIDDEN:
         return Finding("pages", f"the kernel {ending}, where it may not: {end}")
     perhaps = f", perhaps as it {ending}" if ending else ""
     return Finding("crash", f"it ended the process ({end}){perhaps}")
+
+
+def _alone(*given: Any) -> None:
+    """``_run``, as the leader of its own processes."""
+    with suppress(AttributeError, OSError):
+        os.setsid()
+    _run(*given)
 
 
 def _run(

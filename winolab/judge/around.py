@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from winolab.arguments.words import agreeing, plural
-from winolab.judge.libraries import NumPy
+from winolab.judge.libraries import NumPy, gates
 
 Call = Callable[[], np.ndarray]
 TIMES, TOGETHER = 3, 0.02  # calls of each thread at least, and seconds of them
@@ -47,18 +47,19 @@ def differing(y: np.ndarray, other: np.ndarray) -> str:
 def together(library: NumPy, calls: Sequence[Call], file: str = "") -> str:
     """What differs where each call has a thread, on a GPU with a stream of its own; "" if nothing.
 
-    First threads run as they like, then a drawn one goes on between any two operations that Python
-    functions of the file state, whatever the load of the machine. Calls that differ one after the
-    other are no matter of threads.
+    First threads run as they like, on a GPU what their streams hold begins at one time; then a
+    drawn one goes on between any two operations that Python functions of the file state, whatever
+    the load of the machine. Calls that differ one after the other are no matter of threads.
     """
     due = [call() for call in calls]
     if any(different(call(), y) for call, y in zip(calls, due, strict=True)):
         return ""
     gate, turns = threading.Barrier(len(calls)), _Turns(file, len(calls))
+    opened = gates(TIMES) if library.cuda else []
     said: list[str] = []
 
-    def called(number: int) -> None:
-        with library.stream() if library.cuda else nullcontext():
+    def called(number: int, opens: Any = None) -> None:
+        with library.stream(opens) if library.cuda else nullcontext():
             y = calls[number]()
         if differ := differing(y, due[number]):
             raise _Others(
@@ -68,6 +69,8 @@ def together(library: NumPy, calls: Sequence[Call], file: str = "") -> str:
     def run(number: int) -> None:
         try:
             gate.wait()
+            for opens in opened:
+                called(number, opens)
             started, count = time.monotonic(), 0
             while (count := count + 1) <= TIMES or time.monotonic() - started < TOGETHER:
                 called(number)

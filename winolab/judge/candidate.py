@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from winolab.judge.forks import FORKS
 from winolab.judge.libraries import NumPy
 from winolab.judge.problems import Serves
 from winolab.problem import Problem, in_layout, shapes
@@ -49,7 +50,8 @@ class Candidate:
     def __call__(self, a: Any, b: Any, problem: Problem, out: Any = None) -> Any:
         """The result. Raises Declined for what the kernel says that it does not serve."""
         try:
-            found = self.called(a, b, problem, out)
+            with FORKS.ended():
+                found = self.called(a, b, problem, out)
         except Declined:
             raise
         except DECLINES as error:

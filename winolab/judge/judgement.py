@@ -14,7 +14,7 @@ from winolab.judge.candidate import Candidate
 from winolab.judge.claim import Claim
 from winolab.judge.data import CHANGES
 from winolab.judge.pages import trial as beside
-from winolab.judge.problems import drawn, fixed, smaller, text
+from winolab.judge.problems import drawn, elsewhere, fixed, many, smaller, text
 from winolab.judge.trial import CALLS, CHECKS, Case, Finding, Judge, Outcome
 from winolab.problem import Problem
 
@@ -75,9 +75,12 @@ class Judgement:
             )
             return f"refused: {what}: it served {self.served} of {trials} ({why})"
         worst = max((row.get("over_tolerance", 0.0) for row in self.rows), default=0.0)
+        alone = (
+            "; it forks, and was called from one thread alone" if self.facts.get("forks") else ""
+        )
         return (
             f"accepted: {what}: {self.served} of {trials} served, the largest error "
-            f"{worst:.2g} of its tolerance"
+            f"{worst:.2g} of its tolerance{alone}"
         )
 
 
@@ -94,6 +97,11 @@ def cases(
     for number, problem in enumerate(plain):
         around = "leak" if problem == largest else "threads" if number < 2 else ""
         yield Case(problem, calls=CALLS, around=around)
+    # What a kernel was compiled for, or keeps, may be of the maps that these filters had before.
+    others = [elsewhere(problem) for problem in plain[:2]]
+    outputs = many(candidate.ndim) if candidate.arrays.cuda else None
+    for problem in _served(candidate, iter(others + ([outputs] if outputs else []))):
+        yield Case(problem)
     plain = [problem for problem in plain if problem not in declined]
     deep = sorted(plain, key=lambda p: (p.stride != (1,) * p.ndim, abs(p.macs - 150_000)))
     places = [p for p in candidate.arrays.places if p != "contiguous"]
@@ -157,7 +165,7 @@ def judge(
     judge = Judge(candidate, claim, skip)
     found = Judgement(candidate.name, claim, {"seed": seed, "count": count, "skip": sorted(skip)})
     touching = ending is not None and "pages" not in skip and beside.possible(candidate)
-    found.facts["pages"] = touching
+    found.facts |= {"pages": touching, "forks": False}
     firm = bool(candidate.serves.said)
     declined: set[Problem] = set()
     end = time.monotonic() + within
@@ -171,6 +179,7 @@ def judge(
         if outcome.left and firm and not _range(outcome) and case.place == "contiguous":
             finding = Finding("declined", f"it serves such problems, it says, and: {outcome.left}")
             outcome = Outcome(None if "declined" in skip else finding)
+        found.facts["forks"] = judge.forks
         found.rows.append(_row(candidate, claim, case, outcome, time.perf_counter() - started))
         if outcome.left:
             found.left[outcome.left] = found.left.get(outcome.left, 0) + 1

@@ -126,8 +126,8 @@ class NumPy:
         """Wait for what runs."""
 
     @contextmanager
-    def stream(self) -> Iterator[None]:
-        """Another stream, busy for a while."""
+    def stream(self, gate: Any = None) -> Iterator[None]:
+        """Another stream, busy for a while, or until the gate opens."""
         yield
 
     @contextmanager
@@ -207,17 +207,32 @@ class CuPy(NumPy):
         self.module.cuda.Device().synchronize()
 
     @contextmanager
-    def stream(self) -> Iterator[None]:
+    def stream(self, gate: Any = None) -> Iterator[None]:
         other = self.module.cuda.Stream(non_blocking=True)
         with other:
-            stall(other.ptr)
+            stall(other.ptr, gate)
             yield
             other.synchronize()
 
 
-def stall(stream: int) -> None:
-    """Keep a stream busy for a while."""
+def gates(count: int) -> list[Any]:
+    """Events of the current device, one STALL after the other: streams that wait for one go on at
+    the same time."""
     cp = driver.cupy()
+    stream, found = cp.cuda.Stream(non_blocking=True), []
+    for _ in range(count):
+        stall(stream.ptr)
+        found.append(cp.cuda.Event(disable_timing=True))
+        found[-1].record(stream)
+    return found
+
+
+def stall(stream: int, gate: Any = None) -> None:
+    """Keep a stream busy for a while, or until the gate opens."""
+    cp = driver.cupy()
+    if gate is not None:
+        cp.cuda.ExternalStream(stream).wait_event(gate)
+        return
     source = (
         'extern "C" __global__ void stall(long long cycles) {'
         "long long first = clock64(); while (clock64() - first < cycles) {} }"
@@ -295,10 +310,10 @@ class Torch(NumPy):
             self.module.cuda.synchronize()
 
     @contextmanager
-    def stream(self) -> Iterator[None]:
+    def stream(self, gate: Any = None) -> Iterator[None]:
         other = self.module.cuda.Stream()
         with self.module.cuda.stream(other):
-            stall(other.cuda_stream)
+            stall(other.cuda_stream, gate)
             yield
             other.synchronize()
 

@@ -150,9 +150,12 @@ def load(path: Path, signature: str | None, direction: str, serves: str, symbol:
                 given.append(TYPES[kind](value(expression, names)))
         kernel(given, names)
 
+    serves = serves or said.get("serves", "")
+    if serves:  # its one padding a dimension limits it, too
+        serves = f"{serves} symmetric"
     return Candidate(
         f"{path}:{symbol}", called, arrays, said.get("layout", "channels_last"), direction,
-        said.get("dims", 2), Serves(serves or said.get("serves", "")), out=True,
+        said.get("dims", 2), Serves(serves), out=True,
     )  # fmt: skip
 
 

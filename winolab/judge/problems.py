@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 
 from winolab.arguments.shapes import padding_text
@@ -45,6 +46,9 @@ PLAIN: tuple[Shape, ...] = (
     (0, (6, 6), 4, 4, (3, 3), 1, 1, 1, 1),  # no image
 )
 LARGE = 1 << 20  # elements of an image
+# More outputs than a GPU's threads are, which a kernel of as many blocks as fit goes through in
+# turns: an H200 holds 132 · 2,048 threads, of which each may have four results.
+OUTPUTS: Shape = (1, (520, 540), 1, 4, (1, 1), 1, 0, 1, 1)
 KEYS = ("filter", "stride", "padding", "dilation", "groups", "batch", "channels", "out_channels")
 WORDS = ("aligned", "contiguous", "square", "symmetric")
 EXAMPLE = '"filter=3 stride=1|2 padding=0-1 channels=16n aligned"'
@@ -52,23 +56,39 @@ EXAMPLE = '"filter=3 stride=1|2 padding=0-1 channels=16n aligned"'
 
 def fixed(ndim: int) -> Iterator[Problem]:
     """Problems that faults are often seen on, of so many dimensions."""
-    for batch, sizes, channels, filters, taps, stride, padding, dilation, groups in PLAIN:
-        pads, steps, spread = (
-            _dimensions(v, ndim) if isinstance(v, tuple) else v for v in (padding, stride, dilation)
-        )
-        sizes = _dimensions(sizes, ndim)
-        if ndim == 3 and max(sizes) > 99:
-            sizes = (2, *sizes[1:])
-        if math.prod(sizes) * channels > LARGE:
-            continue
-        yield Problem.of(
-            (batch, *sizes, channels),
-            (filters, *_dimensions(taps, ndim), channels // groups),
-            stride=steps,  # pyright: ignore[reportArgumentType]
-            padding=pads,  # pyright: ignore[reportArgumentType]
-            dilation=spread,  # pyright: ignore[reportArgumentType]
-            groups=groups,
-        )
+    yield from (p for p in map(partial(_problem, ndim=ndim), PLAIN) if p)
+
+
+def many(ndim: int) -> Problem | None:
+    """One of more outputs than a GPU has threads; of one dimension there is none."""
+    return _problem(OUTPUTS, ndim) if ndim > 1 else None
+
+
+def elsewhere(problem: Problem) -> Problem:
+    """The same filters for other images, and one image more."""
+    p = problem
+    return replace(p, batch=p.batch + 1, input=tuple(n + 3 + d for d, n in enumerate(p.input)))
+
+
+def _problem(shape: Shape, ndim: int) -> Problem | None:
+    """That of so many dimensions; None where it were too large."""
+    batch, sizes, channels, filters, taps, stride, padding, dilation, groups = shape
+    pads, steps, spread = (
+        _dimensions(v, ndim) if isinstance(v, tuple) else v for v in (padding, stride, dilation)
+    )
+    sizes = _dimensions(sizes, ndim)
+    if ndim == 3 and max(sizes) > 99:
+        sizes = (2, *sizes[1:])
+    if math.prod(sizes) * channels > LARGE:
+        return None
+    return Problem.of(
+        (batch, *sizes, channels),
+        (filters, *_dimensions(taps, ndim), channels // groups),
+        stride=steps,  # pyright: ignore[reportArgumentType]
+        padding=pads,  # pyright: ignore[reportArgumentType]
+        dilation=spread,  # pyright: ignore[reportArgumentType]
+        groups=groups,
+    )
 
 
 def _dimensions(values: tuple, ndim: int) -> tuple:

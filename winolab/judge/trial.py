@@ -15,6 +15,7 @@ from winolab.judge.around import different, differing, grown, mark, settings, to
 from winolab.judge.candidate import Candidate, Declined
 from winolab.judge.claim import Claim
 from winolab.judge.explain import described, finite
+from winolab.judge.forks import FORKS
 from winolab.judge.libraries import Zone
 from winolab.judge.problems import text
 from winolab.problem import Problem, in_layout, shapes
@@ -38,6 +39,7 @@ CHECKS = {
     "stream": "the work is not on the current stream, or goes on after the call",
     "repeat": "equal calls return different bits",
     "threads": "calls from several threads at once return other numbers than one after the other",
+    "fork": "a process that the kernel forks returns from the call, too",
     "leak": "memory grows with each call",
     "state": "a setting of the process is changed: NumPy's, PyTorch's, rounding, the environment",
     "inputs": "an operand was written to",
@@ -116,8 +118,14 @@ class Judge:
         self.held: list[Zone] = []  # of a trial: no address is another array's meanwhile
         self.patient = True  # whether results that come late are waited for
         self._warm = False
+        self._forks = FORKS.count
         self._changed: list[str] = []  # settings of the process, by a trial's first call
         self._watched = False
+
+    @property
+    def forks(self) -> bool:
+        """Whether the kernel has forked."""
+        return FORKS.count > self._forks
 
     def run(self, case: Case) -> Outcome:
         """The outcome of a case."""
@@ -140,6 +148,8 @@ class Judge:
                 finding = self._around(case, operands, how, call)
             if finding is None and first is not None and (differ := differing(first, call.y)):
                 finding = Finding("repeat", f"{differ} from those of the very first call")
+            if FORKS.back():
+                finding = Finding("fork", "a process that it forks returns as its caller's copy")
         except Declined as error:
             if not served:
                 return Outcome(left=str(error))
@@ -335,7 +345,8 @@ class Judge:
     def _surroundings(self, case: Case, operands: list) -> Finding | None:
         """What is wrong with calls from several threads, or with the memory of many calls."""
         library, said = self.candidate.arrays, ""
-        if case.around == "threads" not in self.skip:
+        # A process that is forked beside other threads may wait for a lock that none gives back.
+        if case.around == "threads" not in self.skip and not self.forks:
             turned = ([np.roll(v, turn) for v in operands] for turn in range(THREADS))
             calls = [self.bare(case.problem, each) for each in turned]
             if not self.candidate.out:  # the same operands, which nobody may change meanwhile

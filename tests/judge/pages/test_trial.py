@@ -160,6 +160,9 @@ def test_a_signal_has_its_finding() -> None:
     assert apart._finding(-11, "reads") == Finding(
         "pages", "the kernel reads, where it may not: SIGSEGV"
     )
+    assert apart._finding(-11, "writes to w") == Finding(
+        "inputs", "the kernel writes to w, if only for a while: SIGSEGV"
+    )
     assert apart._finding(-11, "").check == "crash"
     killed = "it ended the process (SIGKILL), perhaps as it reads"
     assert apart._finding(-9, "reads") == Finding("crash", killed)

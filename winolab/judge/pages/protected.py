@@ -38,6 +38,7 @@ class Protected:
     """
 
     kinds: tuple[str, ...] = ("writes", "reads")  # what is told apart
+    own = "writes to"  # of an operand's own bytes
 
     def __init__(self, size: int, end: str, aligned: int) -> None:
         held = -(-max(size, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -51,6 +52,7 @@ class Protected:
         every[BESIDE : BESIDE + held] = NAN
         self._bytes = every[first : first + size]
         self._left = every[first + size : BESIDE + held]
+        self._own: tuple[int, int] = every.ctypes.data + BESIDE, held
         self._pages: int = every.ctypes.data + (BESIDE + held if last else 0)
 
     @property
@@ -64,14 +66,16 @@ class Protected:
 
     @contextmanager
     def beside(self, kind: str) -> Iterator[None]:
-        """What the kernel may not do beside them meanwhile: with "writes" it may read there, with
-        "reads" nothing. A process that does so ends by SIGSEGV."""
-        self._allow(mmap.PROT_READ if kind == "writes" else 0)
+        """What the kernel may not do meanwhile: beside them, with "writes" it may read there, with
+        "reads" nothing; with ``own`` it may not write to them. A process that does so ends by
+        SIGSEGV."""
+        pages = self._own if kind == self.own else (self._pages, BESIDE)
+        self._allow(pages, 0 if kind == "reads" else mmap.PROT_READ)
         try:
             yield
         finally:
-            self._allow(mmap.PROT_READ | mmap.PROT_WRITE)
+            self._allow(pages, mmap.PROT_READ | mmap.PROT_WRITE)
 
-    def _allow(self, what: int) -> None:
-        if mprotect()(self._pages, BESIDE, what):
+    def _allow(self, pages: tuple[int, int], what: int) -> None:
+        if mprotect()(*pages, what):
             raise MachineError(f"mprotect: {os.strerror(ctypes.get_errno())}")

@@ -48,13 +48,19 @@ def run(judge: Judge, case: Case, ending: Ending) -> Outcome:
     judge.held.clear()
     names = NAMES[judge.candidate.direction][: 2 + judge.candidate.out]
     where = ""
+    memory = Unmapped if judge.candidate.arrays.cuda else Protected
     try:
         judge.bare(case.problem, operands)()
         for array in (*names, NEW):
             for end, side in ENDS.items():
                 where = f"{side} {array}"
-                if finding := _Calls(judge, case, operands, array, end, ending).finding(where):
+                call = _Calls(judge, case, operands, array, end, ending, memory.kinds)
+                if finding := call.finding(where):
                     return Outcome(judge.counted(finding))
+        for array in names[:2] if memory.own and "inputs" not in judge.skip else ():
+            call = _Calls(judge, case, operands, array, "end", ending, (memory.own,))
+            if finding := call.finding(""):
+                return Outcome(judge.counted(finding))
     except Declined as error:
         return Outcome(left=str(error))
     except MachineError:  # which has no such memory
@@ -80,6 +86,7 @@ class _Calls:
     array: str
     end: str
     ending: Ending
+    kinds: tuple[str, ...]
 
     def finding(self, where: str) -> Finding | None:
         """What is wrong with them. Raises Declined, and what the kernel raises."""
@@ -96,7 +103,8 @@ class _Calls:
         if any(each.spilled for each in memory):
             return Finding("writes", f"the kernel writes {ENDS['end']} {self.array}")
         if wrong := self.judge.said(self.case, self.operands, y):
-            return Finding("place", f"{wrong} (with a protected page {where})")
+            where = f"with a protected page {where}" if where else f"{self.array} is read only"
+            return Finding("place", f"{wrong} ({where})")
         return None
 
     def _made(self, where: str, aligned: int) -> tuple[np.ndarray, list[Memory]]:
@@ -116,7 +124,7 @@ class _Calls:
         a, b, out = (*(zone.array for zone in zones), None)[:3]
         library.wait()
         found: Any = None
-        for kind in (Unmapped if library.cuda else Protected).kinds:
+        for kind in self.kinds:
             with ExitStack() as stack:
                 if self.array == NEW:
                     created = partial(self._placed, memory, stack, kind)
@@ -124,7 +132,7 @@ class _Calls:
                 else:
                     stack.enter_context(memory[0].beside(kind))
                 stack.enter_context(np.errstate(all="ignore"))
-                self.ending(f"{kind} {where}")
+                self.ending(f"{kind} {where or self.array}")
                 found = c(a, b, self.case.problem, out)
                 library.wait()
             self.ending("")

@@ -53,6 +53,7 @@ class Unmapped:
     """
 
     kinds: tuple[str, ...] = ("reads or writes",)  # the driver tells neither
+    own = ""  # the driver maps nothing of a device for reading alone
     spilled = False  # what is written between the last byte and the end is not looked for
 
     def __init__(self, size: int, end: str, aligned: int) -> None:
