@@ -18,6 +18,7 @@ from winolab.problem import Tile
 from winolab.ref.algebra.points import as_points, best_table, named_points, published
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.algorithms.winrs.kernels import TILES
+from winolab.ref.error.metrics import noise_gain
 from winolab.ref.records.protocols import PRECISIONS, simulated
 from winolab.ref.records.table import Record, every, factors, records
 
@@ -69,6 +70,7 @@ def test_what_a_record_says_comes_from_its_matrices(r: int) -> None:
 def test_kernels_keep_their_points() -> None:
     kernels = [Tile(a + 1 - r, r) for widths in (MMA, FFMA) for a in widths for r in widths[a]]
     kernels += [Tile(a + 1 - r, r) for a in range(2, 11) for r in range(1, a + 1)]
+    kernels.remove(Tile(8, 3))  # whose points by alpha lost to a published set
     kernels += [tile for tiles in TILES.values() for tile in tiles]
     assert Tile(8, 9) in kernels
     for tile in kernels:
@@ -103,50 +105,64 @@ def test_minimal_sets_are_near_the_optimum(r: int) -> None:
 
 @pytest.mark.parametrize("n", [10, 11, 12, 14])
 def test_defaults_beat_the_sets_that_beat_them(n: int) -> None:
-    """Mean absolute error an output, one channel, F(n×n,3×3): 34, 18, 5 and 5 % worse before."""
+    """Mean absolute error an output, one channel, F(n×n,3×3), over the seeds: 34, 18, 5 and 5 %
+    worse before."""
     (sets,) = (s for s in published()["sets"] if s["source"] == "1803.10986")
     ours, theirs = (
-        simulated(n, 3, points, "1803.10986", seeds=2)
+        np.mean(simulated(n, 3, points, "1803.10986"))
         for points in ("best", sets["points"][str(n)])
     )
-    assert np.less(ours, theirs).all()
-    assert np.mean(theirs) == pytest.approx(sets["reported"][str(n)], rel=0.4)
+    assert ours < theirs
+    assert theirs == pytest.approx(sets["reported"][str(n)], rel=0.4)
 
 
 def test_no_published_set_has_less_error_than_the_default() -> None:
-    """By the rows, means of five seeds: in the paper's protocol, and in each format on zero-mean
-    data, where a mean of seeds is known to some 5 %."""
+    """By the rows, means of five seeds, in every protocol and format that both were run in."""
     compared = 0
-    allowed = {"1803.10986 fp32": 1.0, **{f"u11 {p}": 1.05 for p in PRECISIONS}}
     by_set = {(c.n, factors(c.points)): c for c in every() if c.r == 3}
     for sets in published()["sets"]:
         for n, points in sets["points"].items():
             theirs = by_set[int(n), factors(points)]
             ours = by_set[int(n), factors(as_points("best", Tile(int(n), 3)))]
-            for name, spread in allowed.items():
-                mine, other = ours.errors[name] or 0, theirs.errors[name] or np.inf
-                assert 0 < mine <= spread * other, (sets["source"], n, name)
+            assert ours.errors.keys() == theirs.errors.keys()
+            for name, error in theirs.errors.items():
+                mine = ours.errors[name] or np.inf
+                assert 0 < mine <= (error or np.inf), (sets["source"], n, name)
                 compared += 1
+    cells = len(PRECISIONS) + len(("u12 fp32", "1803.10986 fp32"))
     sets = sum(len(s["points"]) for s in published()["sets"])
-    assert compared == len(allowed) * sets >= len(allowed) * len(N)
+    assert compared == cells * sets >= cells * len(N)
+
+
+# More than a fifth above the format's best set: a kernel's tile, whose bits are kept, and one of
+# which all that err less lose to a published set in BF16.
+KEPT = {(9, 8, "u11 fp16"), (14, 3, "u11 fp32_split")}
 
 
 @pytest.mark.parametrize("r", WIDTHS)
 def test_one_default_serves_every_format(r: int) -> None:
-    """A fifth more error than the format's best set, at most, where the format is of any use."""
-    compared = 0
+    """A fifth more error than the format's best set, at most, where that one's is of any use, and a
+    fifth more noise gain than the least recorded, whatever the errors are."""
+    uneven = set()
     for n in range(2, 17):
         mine = [c for c in every() if (c.n, c.r) == (n, r) and c.states == n + r - 1]
-        if not mine:
-            continue
+        assert mine
         usual = factors(as_points("best", Tile(n, r)))
-        assert usual is not None
+        gains = {factors(c.points): c.gain for c in mine}
+        assert gains[usual] <= 1.2 * min(gains.values()), n
         for name in (f"u11 {p}" for p in PRECISIONS):
             errors = {factors(c.points): c.errors[name] or np.inf for c in mine}
-            if max(min(errors.values()), errors[usual]) < 0.05:
-                assert errors[usual] <= 1.2 * min(errors.values()), (n, name)
-                compared += 1
-    assert compared > 15
+            if min(errors.values()) < 0.05 and errors[usual] > 1.2 * min(errors.values()):
+                uneven.add((n, r, name))
+    assert uneven == {kept for kept in KEPT if kept[1] == r}
+
+
+@pytest.mark.parametrize(("n", "r", "gain"), [(12, 9, 1.157e6), (13, 8, 1.196e6)])
+def test_a_default_that_no_format_can_use_is_still_the_best_one(
+    n: int, r: int, gain: float
+) -> None:
+    """Once these were sets of powers of two, of gain 2e11, even because useless in every format."""
+    assert noise_gain(f"gamma:{n + r - 1}:{n}:{r}") == pytest.approx(gain, rel=1e-3)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -126,7 +126,7 @@ def records(
         known = ", ".join(str(w) for w in sorted({c.r for c in every()}))
         asked = f"n = {n}" if r is None else f"F({'n' if n is None else n},{r})"
         raise ValueError(
-            f"no record of {asked}; there are records of r = {known} and n from 2 while "
-            "n + r - 1 <= 16 (18 for r = 3): winolab points searches others"
+            f"no record of {asked}; there are records of r = {known} and n from 2 to "
+            f"{max(c.n for c in every())}: winolab points searches others"
         )
     return tuple(c for c in mine if precision in (None, *c.best))
