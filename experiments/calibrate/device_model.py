@@ -25,14 +25,18 @@ from experiments.calibrate.plans import plan_of
 from experiments.calibrate.rows import Timed, rows
 from experiments.harness.facts import ROOT
 from winolab.gpu.families.cublaslt import cost as cublaslt
+from winolab.gpu.families.depthwise import cost as depthwise
 from winolab.gpu.families.direct import cost as direct
 from winolab.gpu.families.fused2d import cost as fused2d
 from winolab.gpu.families.gamma_ffma import cost as gamma_ffma
+from winolab.gpu.families.gamma_mma import cost as gamma_mma
 from winolab.gpu.families.gamma_wgmma import cost as gamma_wgmma
+from winolab.gpu.families.implicit_gemm import cost as implicit_gemm
 from winolab.gpu.families.nested import cost as nested
 from winolab.gpu.families.thin import cost as thin
 from winolab.gpu.families.wgrad_direct import cost as wgrad_direct
 from winolab.gpu.families.wgrad_ffma import cost as wgrad_ffma
+from winolab.gpu.families.wgrad_mma import cost as wgrad_mma
 from winolab.gpu.families.wgrad_winograd import cost as wgrad_winograd
 from winolab.gpu.planner.device_model import FILE, MODEL, DeviceModel, text
 
@@ -46,17 +50,23 @@ PREDICTED: dict[str, tuple[str, Predict]] = {
     "GammaFfmaPlan": ("gamma_ffma", gamma_ffma.seconds),
     "GammaWgmmaPlan": ("gamma_wgmma", gamma_wgmma.seconds),
     "Fused2dPlan": ("fused2d", fused2d.seconds),
+    "GammaMmaPlan": ("gamma_mma", gamma_mma.seconds),
     "NestedPlan": ("nested", nested.seconds),
     "DirectPlan": ("direct", direct.seconds),
+    "DirectSplitPlan": ("direct_split", direct.split_seconds),
+    "ImplicitGemmPlan": ("implicit_gemm", implicit_gemm.seconds),
     "WgradFfmaPlan": ("wgrad_ffma", wgrad_ffma.seconds),
+    "WgradMmaPlan": ("wgrad_mma", wgrad_mma.seconds),
     "WgradWinogradPlan": ("wgrad_winograd", wgrad_winograd.predicted),
     "WgradColumnsPlan": ("wgrad_direct", wgrad_direct.columns_seconds),
     "WgradNarrowPlan": ("wgrad_direct", wgrad_direct.narrow_seconds),
     "WgradSplitPlan": ("wgrad_direct", wgrad_direct.split_seconds),
     "CublasltPlan": ("cublaslt", cublaslt.seconds),
     "ThinPlan": ("thin", thin.seconds),
+    "DepthwisePlan": ("depthwise", depthwise.seconds),
 }
-FITTED = tuple(dict.fromkeys(section for section, _ in PREDICTED.values()))
+WGMMA = "implicit_gemm_wgmma"  # of plans whose producers copy
+FITTED = (*dict.fromkeys(section for section, _ in PREDICTED.values()), WGMMA)
 SHARED = {"gamma_ffma": ("operand",)}  # of the section "device", fitted with a family's
 # Rows that take the model long: every so many-th is timed.
 EVERY = {"wgrad_direct": 2}
@@ -104,6 +114,7 @@ def samples(wanted: tuple[str, ...] = FITTED) -> dict[str, Sample]:
         if type(p).__name__ not in PREDICTED or not getattr(p, "predictable", True):
             continue
         section, predict = PREDICTED[type(p).__name__]
+        section = WGMMA if section == "implicit_gemm" and p.config.producers else section
         key = (*row.where, row.step, row.kernel, row.products, row.variant, row.workspace)
         kept = found[section].get(key) if section in found else None
         if section in found and (kept is None or kept[0].seconds < row.seconds):
@@ -116,16 +127,25 @@ def samples(wanted: tuple[str, ...] = FITTED) -> dict[str, Sample]:
 
 def _sections(row: Timed) -> tuple[str, ...]:
     """Those that a row may be of."""
-    if row.kernel in ("cuBLASLt", "thin"):
-        return (row.kernel.lower(),)
+    fp32 = row.products == "fp32"
+    known = {
+        "cuBLASLt": ("cublaslt",),
+        "thin": ("thin",),
+        "depthwise": ("depthwise",),
+        "implicit GEMM": ("implicit_gemm", WGMMA),
+    }
+    if row.kernel in known:
+        return known[row.kernel]
     if row.direction == "backward_filter":
-        kinds = ("wgrad_direct", "wgrad_winograd")
-        return ("wgrad_ffma",) if row.products == "fp32" else kinds
+        kinds = ("wgrad_direct", "wgrad_winograd", "wgrad_mma")
+        return ("wgrad_ffma",) if fp32 else kinds
     if row.kernel.startswith("F"):
-        return ("fused2d" if row.products == "fp32" else "nested",)
-    if row.kernel == "Γ1(1,1)" and row.products != "fp32":
-        return ("direct",)
-    return ("gamma_ffma" if row.products == "fp32" else "gamma_wgmma",)
+        return ("fused2d" if fp32 else "nested",)
+    if row.kernel == "Γ1(1,1)" and not fp32:
+        return ("direct", "direct_split")
+    if row.variant.startswith("mma.sync"):
+        return ("gamma_mma",)
+    return ("gamma_ffma" if fp32 else "gamma_wgmma",)
 
 
 def fit(section: str, sample: Sample, model: DeviceModel = MODEL) -> DeviceModel:

@@ -80,6 +80,8 @@ def times() -> dict[str, dict[str, float]]:
     """Microseconds of plans by where and name, as kept rows have them."""
     found: dict[str, dict[str, list[float]]] = {}
     for row in rows():
+        if not row.layer.problem.unit:  # of which keys say nothing
+            continue
         where = key(row.layer.problem, row.direction, row.group, row.device)
         what = f"{row.kernel} {row.products} {row.variant}"
         found.setdefault(where, {}).setdefault(what, []).append(1e6 * row.seconds)

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from experiments.calibrate.rows import Timed
-from winolab.algorithm import Algorithm, Tile, parse_algorithm
+from winolab.algorithm import Algorithm, Tile, gamma, parse_algorithm
+from winolab.arguments.variants import FUSED_FP16
 from winolab.bench.contenders import unnamed
+from winolab.gpu.families.depthwise.plan import DepthwisePlan
 from winolab.gpu.families.gamma.config import PARTS
 from winolab.gpu.families.gamma_ffma import config as ffma
 from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
+from winolab.gpu.families.gamma_mma import config as mma
+from winolab.gpu.families.gamma_mma import plan as gamma_mma
 from winolab.gpu.families.gamma_wgmma import config as wgmma
 from winolab.gpu.families.gamma_wgmma.plan import GammaWgmmaPlan
+from winolab.gpu.families.implicit_gemm.plan import ImplicitGemmPlan
 from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.families.wgrad_direct.chunks import Cost, blocks_of_row, ways
 from winolab.gpu.families.wgrad_direct.plan import WgradColumnsPlan
+from winolab.gpu.families.wgrad_mma.plan import WgradMmaPlan
+from winolab.gpu.families.wgrad_mma.tiling import first
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import Plan, Request
 
@@ -29,6 +36,8 @@ NUMBER = re.compile(r"(\w+)=(\d+)")
 def plan_of(row: Timed) -> Any:
     """The plan of a row; None where no kernel of that name runs the layer any more."""
     request = _request(row.layer, row.direction, row.group, row.device, row.products)
+    if row.variant.startswith("mma.sync"):
+        return _mma(request, row)
     kernel = re.fullmatch(r"Γ(\d+)\((\d+),(\d+)\)", row.kernel)
     if kernel and int(kernel[1]) > 1:
         tile = Tile(int(kernel[2]), int(kernel[3]))
@@ -37,6 +46,8 @@ def plan_of(row: Timed) -> Any:
     plans = [p for p in every if p.kernel == row.kernel and str(p.config) == row.variant]
     if plans and isinstance(plans[0], WgradColumnsPlan):
         return _sharing(plans[0], row.workspace)
+    if plans and (cut := _CUT.get(type(plans[0]))):
+        return cut(plans[0], row)
     if row.workspace is not None:
         plans = [p for p in plans if abs(p.workspace - row.workspace) <= HEADER]
     return plans[0] if plans else None
@@ -56,6 +67,39 @@ def _sharing(p: WgradColumnsPlan, workspace: int | None) -> WgradColumnsPlan | N
     return replace(p, shares=near)
 
 
+def _walked(p: DepthwisePlan, row: Timed) -> DepthwisePlan:
+    """The plan with a row's walks, blocks and shares of a sum."""
+    share = 4 * p.shape.channels * p.shape.taps
+    return replace(p, **dict(row.cut), shares=max(1, (row.workspace or 0) // share))
+
+
+def _segmented(p: ImplicitGemmPlan, row: Timed) -> ImplicitGemmPlan | None:
+    """The plan with as many segments of a gradient as a row says, or as take its workspace."""
+    if not p.gradient:
+        return p
+    segments = dict(row.cut).get("segments")
+    if segments is None:
+        one = replace(p, segments=1).workspace
+        bucket = (replace(p, segments=2).workspace - one) // 2
+        segments = max(1, ((row.workspace or 0) - one) // bucket)
+    found = replace(p, segments=segments)
+    return found if row.workspace in (None, found.workspace) else None
+
+
+def _flat(p: WgradMmaPlan, row: Timed) -> WgradMmaPlan:
+    """The plan with as many segments as take a row's workspace."""
+    buckets = (row.workspace or 0) // (4 * p.gradient.weights)
+    segments = buckets + first(p.out_dtype) if buckets else 1
+    return replace(p, segments=segments, workspace=row.workspace or 0)
+
+
+_CUT: dict[type, Callable[[Any, Timed], Any]] = {
+    DepthwisePlan: _walked,
+    ImplicitGemmPlan: _segmented,
+    WgradMmaPlan: _flat,
+}
+
+
 @cache
 def _request(layer: Any, direction: str, group: str, device: Any, products: str) -> Request:
     request = unnamed(direction, layer.problem, group, device)
@@ -67,14 +111,17 @@ def _algorithms(row: Timed) -> Iterator[Algorithm | None]:
     """What names a row's kernel; None where it runs filters that its tile does not divide."""
     if row.kernel == "cuBLASLt":
         yield parse_algorithm("direct;variant=cublaslt")
-    elif row.kernel == "thin" or "(1,1)" in row.kernel:
+    elif row.kernel in ("thin", "depthwise", "direct", "implicit GEMM") or "(1,1)" in row.kernel:
         yield parse_algorithm("direct")
     elif found := re.fullmatch(r"F\((\d+)×(\d+),(\d+)×(\d+)\)", row.kernel):
         yield parse_algorithm("winograd:{}x{}:{}x{}".format(*found.groups()))
     elif found := re.fullmatch(r"Ω(\d+)\((\d+),(\d+)\)", row.kernel):
         named = int(found[1]) == int(found[2]) + int(found[3]) - 1
         if named and row.layer.problem.filter[-1] % int(found[2]) == 0:
-            yield parse_algorithm("omega:{}:{}:{}".format(*found.groups()))
+            text = "omega:{}:{}:{}".format(*found.groups())
+            yield parse_algorithm(text)
+            if "sums=16" in row.variant:
+                yield parse_algorithm(f"{text};variant={FUSED_FP16}")
         yield None
 
 
@@ -114,6 +161,13 @@ def _wgmma(request: Request, tile: Tile, text: str) -> Any:
         return None  # not offered any more
     what = request.direction, request.problem, c, tile, request.points, request.precision
     return GammaWgmmaPlan(*what, request.stored, config, request.device)
+
+
+def _mma(request: Request, row: Timed) -> Any:
+    _, states, *words = row.variant.split()
+    config = mma.Config(int(states), **_numbers(words))
+    asked = replace(request, algorithm=gamma(8, 6, 3), config=config)
+    return next(iter(gamma_mma.plans(asked)), None)
 
 
 def _ffma(request: Request, tile: Tile, text: str) -> Any:

@@ -11,6 +11,7 @@ from statistics import median
 
 from experiments.harness.facts import ROOT
 from experiments.measure.cases import cases
+from experiments.measure.layer_rows import latest, stored
 from winolab.bench.layers import Layer
 from winolab.bench.networks import BatchedLayer, parse
 from winolab.device import DATASHEETS, Device
@@ -22,6 +23,17 @@ RESULTS = ROOT / "experiments" / "results"
 # for the plan without, whose time is 0.7 and 1.4 % longer on the mean.
 GONE = re.compile(r"(?<=share=\d) stages=[23]\b| whole=1\b")
 DEVICES = {device.name: device for device in DATASHEETS.values()}
+# Files of whole layers of every kind, and the kernels there that models are fitted to.
+LAYERS = (
+    "depthwise", "strided", "grouped", "implicit_gemm", "pointwise", "thin", "networks_forward",
+    "networks_backward_data", "networks_backward_filter",
+)  # fmt: skip
+GEMM = "implicit_gemm"  # whose rows are all of one version, and have no pick among them
+SPLIT = ("Γ1(1,1)", "fp32_split")
+SQUARE = re.compile(
+    r"(\d+)x(\d+)x(\d+)x(\d+):(?:(\d+)x)?(\d+)x\d+(?:/(\d+))?"
+    r"(?: dilation (\d+))?(?: padding (\d+))?(?: groups (\d+))?"
+)
 # Steps of throughput_variants.jsonl whose kernels are today's; others timed what was changed since.
 STEPS = (
     "split Γ: which plans are the fastest, layer by layer",
@@ -42,6 +54,7 @@ STEPS = (
     "an H200 by an H100's constants",
     "split Γ: odd channels' boxes copied word by word by three warps",
     "one device model: default picks before and after, and with and without a policy",
+    "Γ on Tensor Cores by mma.sync, for compute capability 8.x, run on an H100",
 )
 
 
@@ -59,6 +72,7 @@ class Timed:
     variant: str
     workspace: int | None  # bytes, where the row says so
     seconds: float
+    cut: tuple[tuple[str, int], ...] = ()  # what else a row says of the plan: its fields' values
 
     @property
     def where(self) -> tuple[str, Layer | BatchedLayer, str, str]:
@@ -81,6 +95,8 @@ def rows() -> tuple[Timed, ...]:
         *_networks("thin", "thin"),
         *_networks("networks_forward", "F(2×2,3×3)"),
         *_fused(),
+        *(row for file in LAYERS for row in _layers(file)),
+        *_fused_omega(),
     )
 
 
@@ -116,6 +132,50 @@ def _fused() -> Iterator[Timed]:
             )  # fmt: skip
 
 
+def _layers(file: str) -> Iterator[Timed]:
+    """Those of LAYERS, of what runs no transforms, as they were measured last."""
+    for row in latest(stored(RESULTS / f"{file}.jsonl")) if file != GEMM else _lines(file):
+        kernel, group = row.get("kernel", ""), row["precision"]
+        products = row.get("products", "fp32_split" if group == "fp32" else group)
+        if kernel in ("depthwise", "implicit GEMM") or (kernel, products) == SPLIT:
+            cut = {name: row[name] for name in ("rows", "workers", "segments") if name in row}
+            yield Timed(
+                "", _layer(row["layer"]), row["direction"], group, DEVICES[row["device"]], kernel,
+                products, row["plan"], row.get("workspace"), 1e-6 * row["us"],
+                tuple(cut.items()),
+            )  # fmt: skip
+
+
+def _layer(text: str) -> BatchedLayer:
+    """A layer of experiments.measure.layers, in either of its texts."""
+    if ">" in text:
+        return parse(text)
+    found = SQUARE.fullmatch(text)
+    if not found:
+        raise ValueError(f"layer {text!r} is of no kind that experiments.measure.layers writes")
+    batch, height, width, channels, taps = (int(found[n]) for n in (1, 2, 3, 4, 6))
+    stride, dilation, groups = (int(found[n] or 1) for n in (7, 8, 10))
+    padding = int(found[9]) if found[9] else dilation * (taps - 1) // 2
+    filters = int(found[5] or channels)
+    return BatchedLayer(
+        (height, width), channels, filters, (taps,) * 2, (stride,) * 2, (padding,) * 2,
+        (dilation,) * 2, groups if found[5] else channels, batch,
+    )  # fmt: skip
+
+
+def _fused_omega() -> Iterator[Timed]:
+    """Ω of 16 bits in one launch."""
+    for row in _lines("fused_omega"):
+        if row["kind"] == "fused":
+            x, w = row["input"], row["filter"].split("x")
+            layer = parse(f"{x}>{'x'.join(w[:3])}p{int(w[1]) // 2}")
+            yield Timed(
+                "", layer, "backward_filter", row["precision"], DEVICES[row["device"]],
+                row["kernel"], row["products"], row["plan"], row["workspace"],
+                1e-6 * median(row["cold_us"]),
+            )  # fmt: skip
+
+
 def _throughput() -> Iterator[Timed]:
     layers = {str(c.layer): c.layer for c in cases()}
     for row in _lines("throughput"):
@@ -134,6 +194,8 @@ def _variants() -> Iterator[Timed]:
             products = row.get("products")
             if words[0] in ("fp32", "fp32_split", "fp16", "bf16"):
                 products = words.pop(0)
+            if words[0] == "mma.sync":  # of one tile
+                words.insert(0, "Γ8(6,3)")
             if words[0][0] not in "ΓΩF":
                 continue
             channels = row["channels"]

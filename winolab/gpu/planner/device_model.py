@@ -224,7 +224,7 @@ class Depthwise:
     again: float
     trip: float
     copied: float
-    unstaged: float
+    any: float
     narrow: float
     read: float
     stored: float

@@ -110,9 +110,9 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     together = min(held, -(-plan.blocks // units))
     least = m.least if v.stages else m.waited
     cycles = max(issued * together * THREADS / device.lanes / m.issued, least)
-    walked = rounds * each * steps * cycles / device.clock
+    walked = rounds * each * steps * cycles / device.clock * (m.any if v.kind == "any" else 1)
     copied = copying(device, m.copied * data, model)
     if not v.stages:
-        copied *= m.unstaged + m.narrow * (max(1.0, LINE / (v.channels * size)) - 1)
+        copied *= 1 + m.narrow * (max(1.0, LINE / (v.channels * size)) - 1)
     again = m.again + plan.shares / SLICES / AHEAD * m.trip if plan.shares > 1 else 0.0
     return model.device.launch + m.start + again + overlapped(POWER, copied, walked)

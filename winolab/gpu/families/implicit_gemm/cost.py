@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from winolab.gpu.families import wgrad
 from winolab.gpu.families.implicit_gemm.config import MERGED, ROLES, SLICE, sliced
 from winolab.gpu.families.implicit_gemm.tiling import Tiling
 from winolab.gpu.planner.device_model import (
@@ -17,7 +18,6 @@ from winolab.gpu.planner.device_model import (
 )
 from winolab.gpu.planner.request import ITEMSIZE
 
-HOPPER = 0.62  # of wgmma's rate that mma.sync has on 9.0
 # Products of a multiprocessor's FP16 products, by precision; of FFMA, of its lanes.
 RATES = {"fp16": 1.0, "bf16": 1.0, "fp32_split": 0.5 / 3}
 
@@ -39,7 +39,7 @@ def step(plan: Tiling, model: DeviceModel = MODEL) -> float:
     v, device, m = plan.config, plan.device, model.implicit_gemm
     rate = device.lanes * m.ffma
     if plan.precision != "fp32":
-        share = HOPPER if device.compute_capability >= (9, 0) else 1.0
+        share = model.gamma_mma.hopper if device.compute_capability >= (9, 0) else 1.0
         rate = device.matrix * share * RATES[plan.precision]
     work = v.bm * v.bn * v.bk
     if plan.merged > 1 and plan.precision != "fp32":  # tiles that some group has
@@ -92,7 +92,37 @@ def filling(plan: Tiling, model: DeviceModel = MODEL) -> float:
 
 
 def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
-    """Predicted time of forward and backward data: of all phases, those of the most taps first."""
+    """Predicted time of a call, of a gradient in as many segments as the plan has."""
+    return _gradient_seconds(plan, model) if plan.gradient else _phases_seconds(plan, model)
+
+
+def timing_of(plan: Tiling, model: DeviceModel = MODEL) -> wgrad.Timing:
+    """What a gradient's main kernel takes, by its segments."""
+    v, m = plan.config, constants(plan, model)
+    return wgrad.Timing(
+        plan.tiles_of_phase,
+        slots(plan),
+        step(plan, model) / v.bk,
+        m.start + m.work_tile * v.bm * v.bn / (128 * 128),
+        v.bk,
+        device=plan.device,
+        model=model,
+    )
+
+
+def of_segments(plan: Tiling, main: float, model: DeviceModel = MODEL) -> float:
+    """Seconds of a gradient whose main kernel and reduction take ``main``."""
+    return max(main, arrays(plan, model)) + filling(plan, model)
+
+
+def _gradient_seconds(plan: Tiling, model: DeviceModel) -> float:
+    bucket = 4 * wgrad.Gradient.of(plan.problem, unit=False).weights
+    main = timing_of(plan, model).whole(plan.positions, plan.segments, bucket)
+    return of_segments(plan, main, model)
+
+
+def _phases_seconds(plan: Tiling, model: DeviceModel) -> float:
+    """Of all phases, those of the most taps first."""
     v, m = plan.config, constants(plan, model)
     channels, each, at, total = plan.patch_channels, step(plan, model), 0, 0.0
     phases = [(1, 1)]

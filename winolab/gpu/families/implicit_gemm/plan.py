@@ -193,16 +193,8 @@ def _timed(plan: ImplicitGemmPlan, limit: int | None) -> ImplicitGemmPlan:
     """With its segments and its time."""
     if not plan.gradient:
         return replace(plan, predicted=cost.seconds(plan))
-    g, v, m = wgrad.Gradient.of(plan.problem, unit=False), plan.config, cost.constants(plan)
-    timing = wgrad.Timing(
-        plan.tiles_of_phase,
-        cost.slots(plan),
-        cost.step(plan) / v.bk,
-        m.start + m.work_tile * v.bm * v.bn / (128 * 128),
-        v.bk,
-        device=plan.device,
-    )
+    g = wgrad.Gradient.of(plan.problem, unit=False)
     left = None if limit is None else limit - sum(plan.filled)
-    found = wgrad.choose(g, plan.positions, timing, left, first=False)
-    seconds = max(found.seconds, cost.arrays(plan)) + cost.filling(plan)
+    found = wgrad.choose(g, plan.positions, cost.timing_of(plan), left, first=False)
+    seconds = cost.of_segments(plan, found.seconds)
     return replace(plan, segments=found.count, predicted=seconds)
