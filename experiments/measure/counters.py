@@ -135,7 +135,10 @@ POLICIES = (
 VARIANTS = (
     *(
         Case(layer, FORWARD, "fp32", str(beside.ALGORITHM), shape=shape)
-        for layer in ("128x56x56x64:64x3x3", "128x14x14x256:256x3x3")
+        for layer in (
+            "128x56x56x64:64x3x3", "128x28x28x128:128x3x3", "128x14x14x256:256x3x3",
+            "128x7x7x512:512x3x3",
+        )
         for shape in POLICIES
     ),
     # Im2col-Winograd's, and WinRS's in 16 bits beside two launches

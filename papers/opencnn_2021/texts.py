@@ -17,6 +17,7 @@ from papers.opencnn_2021.machine import (
     TABLE1A,
     TABLE1B,
 )
+from papers.opencnn_2021.policies import BANKS, POLICY, STEPS
 from papers.opencnn_2021.search import SEARCH
 from papers.opencnn_2021.speeds import AUTHORS, AUTHORS_GPU, BEST, FIGURE15, GPU, TABLE3, TABLE4
 from papers.opencnn_2021.tables import EQUATION3
@@ -107,6 +108,45 @@ def _targets(cells: Sequence[Cell]) -> list[str]:
         f"{told('speed over the authors')}. Over Yan et al.'s layout on 64 channels: "
         f"{told('speed over Yan')}."
     ]
+
+
+def _policies(cells: Sequence[Cell]) -> list[str]:
+    def ends(where: str) -> str:
+        found = [c.ours for c in cells if c.where == where]
+        return f"{min(found):.2f} to {max(found):.2f}"
+
+    names = list(dict.fromkeys(c.where for c in cells))
+    told = "; ".join(f"{name} {ends(name)}" for name in names)
+    return [
+        f"Speeds, means of a layer's batches: {told}. Boxes follow the share of their tiles that "
+        "are in the map, 49 of 56 on Conv2, half on Conv5: what Lavin & Gray gain by them, pixels "
+        "that a block's tiles share, does not show. Groups of filters neither gain nor lose: "
+        "transformed filters of these layers fit into L2. Of NCHW a load brings one channel of a "
+        "pixel, where two of NHWC are neighbours."
+    ]
+
+
+def _banks(cells: Sequence[Cell]) -> list[str]:
+    by = {(c.where, c.column): c.ours for c in cells}
+    counted = [c.ours for c in cells if c.column == "conflicts a work tile"]
+    shares = [c.ours for c in cells if c.column == "conflicts, % of wavefronts"]
+    model = sum(c.ours for c in cells if c.column.endswith("model"))
+    most = max(by, key=lambda key: by[key] if key[1] == "conflicts, % of wavefronts" else 0.0)
+    return [
+        f"Counters find {min(counted):.0f} to {max(counted):.0f} conflicts a work tile, "
+        f"{min(shares):.1f} to {max(shares):.1f} % of the wavefronts, most in {most[0]}; the model "
+        f"of the output transform has {model:.0f} in all layouts. With four times the channels a "
+        "work tile has hardly more: conflicts come with its change, not with its stages, and not "
+        "by a warp's instruction, which is all that the model knows."
+    ]
+
+
+def _steps(cells: Sequence[Cell]) -> list[str]:
+    told = []
+    for column in dict.fromkeys(c.column for c in cells):
+        found = [c.ours for c in cells if c.column == column]
+        told.append(f"{column} {min(found):.2f} to {max(found):.2f}")
+    return [f"Shares of 2.25 × SGEMM × useful outputs: {'; '.join(told)}."]
 
 
 def _table1(cells: Sequence[Cell]) -> list[str]:
@@ -216,6 +256,27 @@ TEXTS = {
         "The fastest policy of each layer, L2 cold, the filter's transform included.",
         "An aim is reached or missed; none is the paper's.",
         _targets,
+    ),
+    STEPS.key: Text(
+        "The paper does not take its kernel apart.",
+        "The kernel that is offered, compiled without its loads of pixels, without the input or "
+        "the output transform, and without all three, side by side; what lacks one computes wrong "
+        "results.",
+        "Nothing is judged: each is a bound on what the others leave.",
+        _steps,
+    ),
+    POLICY.key: Text(
+        "Lavin & Gray order tiles in superblocks and group filters, NCHW; Castro et al. keep CHWN.",
+        "Each policy of our kernel over the same without, in one run.",
+        "Nothing is judged: the paper has no such table.",
+        _policies,
+    ),
+    BANKS.key: Text(
+        "Castro et al. say that their layouts have no bank conflicts.",
+        "Bank conflicts of whole kernels by ncu's counter, beside those that the model finds in "
+        "the output transform.",
+        "Nothing is judged: the paper counts none.",
+        _banks,
     ),
     TABLE3.key: SPEEDUPS,
     TABLE4.key: SPEEDUPS,

@@ -64,6 +64,7 @@ VGG_E = (
     ("conv 5", 4, 512, 14, 512),
 )
 VGG_BATCHES = (1, 2, 4, 8, 16, 32, 64)
+SQUARE_BOX: dict[str, Any] = {"images": 1, "rows": 4, "columns": 8}  # of 32 tiles
 HOPELESS, ROUNDS, LONG, FEW = 1.6, 9, 2e-3, 4  # as in bench.compare
 ERRORS = 3e9  # FLOP of the images that errors are measured on
 
@@ -101,13 +102,12 @@ def configs(case: Case) -> list[Config]:
     own += [Config(ahead=True), Config(ahead=True, fused=True)]
     if case.list != "opencnn":
         return own
-    box: dict[str, Any] = {"images": 1, "rows": 4, "columns": 8}
     others = [
         Config(buffers=2),
-        Config(**box),
+        Config(**SQUARE_BOX),
         Config(group=2),
         Config(order="nchw", layout="sts64_final", buffers=2),
-        Config(order="nchw", layout="sts64_final", **box),
+        Config(order="nchw", layout="sts64_final", **SQUARE_BOX),
     ]
     return [*own, *papers(), *others]
 

@@ -1,0 +1,40 @@
+"""Policies, conflicts and steps of the fused kernel: cells are ratios of the rows beside."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.harness.tables import stored
+from papers.opencnn_2021 import policies, texts
+from papers.opencnn_2021.machine import LAYERS
+
+
+def test_every_policy_is_beside_the_same_kernel_without() -> None:
+    cells = policies.cells_policies(stored("fused2d"))
+    assert {(c.where, c.column) for c in cells} == {
+        (name, layer) for name in policies.POLICIES for layer in LAYERS
+    }
+    boxes = {c.column: c.ours for c in cells if c.where.startswith("boxes")}
+    # tiles of the map over those of boxes: 28 and 14 rows and columns; those of 7 × 7 outputs are 4
+    assert boxes["Conv2"] == pytest.approx(28 / 32, rel=0.03)
+    assert boxes["Conv3"] == pytest.approx(14 * 14 / (16 * 16), rel=0.03)
+    assert texts.TEXTS[policies.POLICY.key].found(cells)
+
+
+def test_conflicts_are_counted_and_the_model_has_none() -> None:
+    cells = policies.cells_banks(stored("counters"))
+    model = [c.ours for c in cells if c.column.endswith("model")]
+    assert model
+    assert not any(model)
+    shares = [c.ours for c in cells if c.column == "conflicts, % of wavefronts"]
+    assert 0 < min(shares) < max(shares) < 10
+    assert texts.TEXTS[policies.BANKS.key].found(cells)
+
+
+def test_what_lacks_a_step_is_said_to_be_wrong() -> None:
+    row = {"layer": "Conv2", "batch": 128, "share": 0.8, "results": "right", "left_out": []}
+    less = row | {"left_out": ["loads"], "results": "wrong", "share": 0.95}
+    whole, cut = policies.cells_left_out([row, less])
+    assert (whole.column, whole.note, cut.column) == ("the kernel", "", "without loads")
+    assert cut.note == "its results are wrong"
+    assert "without loads 0.95" in texts.TEXTS[policies.STEPS.key].found([whole, cut])[0]
