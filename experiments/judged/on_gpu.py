@@ -2,10 +2,12 @@
 
 ``python -m experiments.judged.on_gpu`` prints a line a kernel.
 A row a kernel: what it claims, the verdict that is expected and the one found, which checks refused
-it. Rows replace experiments/results/judged_gpu.jsonl. Each kernel is judged in a process of its
-own, some at once, and has its seconds. Exit code 1 if a right one is refused, a fault accepted or
-refused for something else, or one could not be judged. A library that picks among its kernels may
-pick one that is not what is claimed: its verdict is shown, and either is well.
+it. Rows replace experiments/results/judged_gpu.jsonl. Rows of times (experiments.judged.times)
+stay. With ``--sources`` those of others are judged (experiments.judged.others). Each kernel is
+judged in a process of its own, some at once, and has its seconds. Exit code 1 if a right one is
+refused, a fault accepted or refused for something else, or one could not be judged. Of a library
+that picks among its kernels, and of others' code, nobody knows before: its verdict is shown, and
+either is well.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import typer
 
 from experiments.harness.tables import RESULTS
 from experiments.judged.kernels_gpu.sources import SIGNATURE, source
+from experiments.judged.others import sources
 from experiments.measure.throughput import stored
 from winolab.cli import bench, environment
 from winolab.gpu import driver
@@ -113,6 +116,23 @@ KERNELS = (
 )  # fmt: skip
 
 
+def _other(name: str, where: str = "", **more: Any) -> Kernel:
+    return Kernel(name, where or f"others:{name}", more.pop("library", "cupy"), None, **more)
+
+
+# Of others, built from sources that lie in a folder: nobody knows before what is right.
+OTHERS = (
+    _other("implgemm_direct", seconds=30),
+    _other("implgemm_tiled", seconds=30),
+    _other("implgemm_buffered", seconds=30),
+    _other("implgemm_cute", seconds=50),
+    _other(
+        "attorch", "experiments/judged/others/attorch.py:conv", library="torch", precision="tf32",
+        serves="dilation=1 symmetric", seconds=50,
+    ),
+)  # fmt: skip
+
+
 def judged(kernel: Kernel, seconds: float, built: Path) -> Row:
     """The row of a kernel that is judged for so long; ``built``: a folder for what is compiled."""
     started = time.monotonic()
@@ -132,6 +152,8 @@ def judged(kernel: Kernel, seconds: float, built: Path) -> Row:
     try:
         if where.endswith(".cubin"):
             where = str(compiled(built / where))
+        elif where.startswith("others:"):
+            where = str(sources.built(kernel.name, Path(os.environ[sources.FOLDER]), built))
         else:
             loaded |= {"arrays": kernel.library, "device": "cuda"}
         found, _ = judge_apart(
@@ -204,25 +226,34 @@ def main(
     seconds: Annotated[float, typer.Option(help="Time in all; later kernels are left out.")] = 90,
     only: Annotated[str, typer.Option(help="Kernels, with commas; all.")] = "",
     output: Annotated[Path, typer.Option(help="File of rows.")] = OUTPUT,
+    folder: Annotated[
+        Path | None, typer.Option("--sources", help="Where kernels of others lie: judge these.")
+    ] = None,
 ) -> None:
     """Judge right kernels and planted faults on the GPU at hand."""
     names = [name for name in only.split(",") if name]
-    if unknown := set(names) - {kernel.name for kernel in KERNELS}:
+    every = (*KERNELS, *OTHERS)
+    offered = OTHERS if folder else KERNELS
+    if unknown := set(names) - {kernel.name for kernel in offered}:
         raise SystemExit(f"no kernel {', '.join(sorted(unknown))}")
-    kernels = [kernel for kernel in KERNELS if not names or kernel.name in names]
+    kernels = [kernel for kernel in offered if not names or kernel.name in names]
+    if folder:
+        os.environ[sources.FOLDER] = str(folder.resolve())
     started = time.monotonic()
     os.environ.setdefault("OMP_NUM_THREADS", "2")  # of each process
     try:
         machine = {**environment.provenance(), **bench.context()}
     except MachineError as error:
         raise SystemExit(str(error)) from None
-    kept: dict[str, Row] = {row["name"]: row for row in stored(output)}
+    rows_of_times = [row for row in stored(output) if row.get("row") == "time"]
+    kept: dict[str, Row] = {row["name"]: row for row in stored(output) if "expected" in row}
     found: list[Row] = []
     for row in rows(kernels, seconds - MORE - (time.monotonic() - started)):
         print(line(row), flush=True)
         found.append(row)
         kept[row["name"]] = {**machine, **row}
-        rewrite(output, (kept[kernel.name] for kernel in KERNELS if kernel.name in kept))
+        verdicts = [kept[kernel.name] for kernel in every if kernel.name in kept]
+        rewrite(output, [*verdicts, *rows_of_times])
     for kernel in kernels:
         if all(row["name"] != kernel.name for row in found):
             print(f"{kernel.name:18} left out: no time")
