@@ -81,8 +81,8 @@ def test_times_replace_those_of_the_same_kernel_and_layer(
         {"name": "right", "row": "time", "layer": "old"},
     ]
     output.write_text("".join(json.dumps(row) + "\n" for row in kept))
-    monkeypatch.setattr(times, "KERNELS", [Kernel("right", "x.py:right", "cupy", True),
-                                           Kernel("choosy", "x.py:choosy", "cupy", True)])  # fmt: skip
+    both = [Kernel(name, f"x.py:{name}", "cupy", True) for name in ("right", "choosy")]
+    monkeypatch.setattr(times, "KERNELS", both)
     monkeypatch.setattr(times.bench, "context", lambda: {"device": "a GPU"})
     monkeypatch.setattr(times, "loaded", lambda kernel: kernel.name)
 
@@ -90,8 +90,8 @@ def test_times_replace_those_of_the_same_kernel_and_layer(
         if candidate == "choosy":
             raise Declined("both ends")
         speed = {"tflops": 2.0, "share": 0.1, "cold_us": [1, 2, 3], "warm_us": [1, 1, 2]}
-        return [{"row": "time", "layer": layer, "method": "judged", "held_bytes": 0, **speed},
-                {"row": "time", "layer": layer, "method": "refused"}]  # fmt: skip
+        row = {"row": "time", "layer": layer}
+        return [{**row, "method": "judged", "held_bytes": 0, **speed}, {**row, "method": "refused"}]
 
     monkeypatch.setattr(times.speed, "timed", timed)
     for _ in range(2):
