@@ -131,6 +131,8 @@ def cells_figure12(rows: Sequence[Row]) -> list[Cell]:
     all_of: dict[str, dict[int, float]] = {}
     for layer in LENGTHS:
         mine = {r["variant"]: r["mare"] for r in select(rows, layer=str(layer), taps=layer.taps)}
+        if "all" not in mine:
+            continue
         kernel = next(r["kernel"] for r in select(rows, layer=str(layer), taps=layer.taps))
         where = f"{kernel} N·OH·OW = {layer.accumulation}"
         found += [one(where, name, None, value) for name, value in mine.items()]
@@ -138,7 +140,7 @@ def cells_figure12(rows: Sequence[Row]) -> list[Cell]:
     for kernel, errors in all_of.items():
         short = [error for length, error in errors.items() if length < LONG_SUM]
         for length, error in errors.items():
-            if length >= LONG_SUM:
+            if length >= LONG_SUM and short:
                 where = f"{kernel} N·OH·OW = {length}"
                 text = "accuracy is maintained: error over the largest of shorter sums"
                 ours = error / max(short)

@@ -12,6 +12,7 @@ from experiments.harness.tables import select
 from experiments.report.figures import PAPER_STYLE, Drawn, gains, panels_of, with_legend
 from papers.winrs_2025.grid import PAPER, series
 from papers.winrs_2025.kernels import cells_ablations
+from papers.winrs_2025.measure import tables as measured
 
 PEERS = {"gemm": ("GEMM", "#55a868"), "fft": ("FFT", "#8172b3"),
          "winograd": ("Winograd", "#dd8452")}  # fmt: skip
@@ -119,6 +120,13 @@ FIGURES: dict[str, tuple[Drawn, ...]] = {
             "Fused Ω in FP16: time without a policy over time with it, by kernel.",
         ),
     ),
+    "winrs_2025 figure12_kernels": (
+        (
+            lambda rows: switches(measured.measured(rows)),
+            "FP16 sums on a GPU, U[0,1]: what segments, scaling and Kahan's sum are worth.",
+        ),
+    ),
+    **measured.FIGURES,
     "winrs_2025 frontier": (
         (frontier, "Predicted time against workspace. Stars: the planner's choice."),
     ),

@@ -31,9 +31,12 @@ TAPS, CHANNELS = (3, 5, 7, 9), (32, 64, 128, 256, 512)
 POSITIONS = 64 * 112  # channels times width, of layers of 32 images and equal work
 
 
-def omega(problem: Problem, device: Device, precision: str, family: str = "") -> Plan | None:
-    """The fastest predicted of the fused kernels on segments of our own, or of another family."""
-    request = Request(problem, "backward_filter", device, None, precision)
+def omega(
+    problem: Problem, device: Device, precision: str, family: str = "", limit: int | None = None
+) -> Plan | None:
+    """The fastest predicted of the fused kernels on segments of our own, or of another family; in
+    at most ``limit`` bytes of workspace."""
+    request = Request(problem, "backward_filter", device, None, precision, workspace_limit=limit)
     with suppress(ValueError):
         found = FAMILY[family or FUSED[precision]].plans(request)
         transforming = [p for p in found if any(t.alpha > 1 for t in p.tiles)]
@@ -122,6 +125,66 @@ def cells_plans(rows: Sequence[Row]) -> list[Cell]:
         for name, column in (("workspace", "WinRS's"), ("own_workspace", "our")):
             text = f"{column} workspace, multiple of the data"
             found.append(one(where, text, None, row[name]))
+    return found
+
+
+SHARES = (0.18, 0.09, 0.0)  # of the data as workspace: the paper's average, half of it, none
+
+
+@dataclass(frozen=True)
+class SharesJob:
+    """What less workspace costs fused Ω in FP16 on segments of our own, all layers of a filter."""
+
+    device: str
+    taps: int
+    cost: float = 1.0
+
+    def run(self) -> list[Row]:
+        device, found = DATASHEETS[self.device], []
+        for problem in (g.problem for g in grid() if g.taps == self.taps):
+            data = data_size(problem) / 2
+            plans = [omega(problem, device, "fp16", limit=limit and int(limit[0] * data))
+                     for limit in (None, *((share,) for share in SHARES))]  # fmt: skip
+            if all(plans):
+                found.append([(p.predicted, p.workspace / data) for p in plans if p])
+        if not found:
+            return []
+        (times, spaces) = zip(*(zip(*each, strict=True) for each in found), strict=True)
+        costs = [[mine[i] / mine[0] for mine in times] for i in range(len(SHARES) + 1)]
+        return [
+            {
+                "paper": PAPER,
+                "table": "shares",
+                "planned_for": self.device,
+                "taps": self.taps,
+                "layers": len(found),
+                "share": share,
+                "within": sum(mine[0] <= SHARES[0] for mine in spaces),
+                "workspace": sum(mine[i] for mine in spaces) / len(found),
+                "cost": [_mean(costs[i]), min(costs[i]), max(costs[i])],
+            }
+            for i, share in enumerate((None, *SHARES))
+        ]
+
+
+def jobs_shares(full: bool) -> list[SharesJob]:
+    return [SharesJob("h100", taps) for taps in TAPS]
+
+
+def cells_shares(rows: Sequence[Row]) -> list[Cell]:
+    """Time in a share of the data over the time that takes what it likes, and what is taken."""
+    found = []
+    for row in rows:
+        share = "as it likes" if row["share"] is None else f"at most {row['share']} of the data"
+        where, note = f"{row['taps']}×{row['taps']}, {share}", f"{row['layers']} layers"
+        if row["share"] is None:
+            note += f", {row['within']} of them within {SHARES[0]}"
+        found.append(
+            one(where, "workspace of the data, average", None, row["workspace"], note=note)
+        )
+        if row["share"] is not None:
+            for word, value in zip(("average", "minimum", "maximum"), row["cost"], strict=True):
+                found.append(one(where, f"time over as it likes, {word}", None, value))
     return found
 
 
@@ -220,4 +283,14 @@ CONCLUSION = Table(
     "nothing is judged: predicted, not measured",
     values=("speedup",),
 )
-TABLES = (PLANS, CONCLUSION)
+SHARES_TABLE = Table(
+    PAPER,
+    "shares",
+    "What a workspace of 0.18 of the data costs fused Ω in FP16, by our device model",
+    jobs_shares,
+    cells_shares,
+    "nothing is judged: predicted, not measured",
+    long=True,
+    values=("cost",),
+)
+TABLES = (PLANS, CONCLUSION, SHARES_TABLE)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from experiments.training import on_gpu, seeds
 from papers.winrs_2025 import counts, errors, grid, kernels, plans, timing
+from papers.winrs_2025.measure import tables as measured
 
-COMMANDS = {"fused_omega": "python -m experiments.measure.published.omega"}
+COMMANDS = {
+    "fused_omega": "python -m experiments.measure.published.omega",
+    **measured.COMMANDS,
+}
 
 
 TABLES = (
@@ -23,6 +27,7 @@ TABLES = (
     timing.FRONTIER_TABLE,
     *kernels.TABLES,
     *plans.TABLES,
+    *measured.TABLES,
     on_gpu.FIGURE13,
     seeds.ACCURACY,
 )

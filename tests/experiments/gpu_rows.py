@@ -197,3 +197,63 @@ def training() -> list[dict]:
     plans = ("fp16", "two")
     both = ["winolab", "torch"]
     return [trained(run, plan) for plan in plans for run in PLANS[plan](both)] + seeds()
+
+
+def winrs_fused() -> list[dict]:
+    """Fused Ω beside what it is compared with, on a layer of each filter; one result overflows."""
+    found = []
+    kinds = (
+        ("fused", "Ω8(3,6)", 200.0, 0.3), ("fused", "Ω16(9,8)", 100.0, 0.4),
+        ("fused, FP16 sums", "Ω16(9,8)", 80.0, 0.4), ("fused in 0.18", "Ω8(3,6)", 220.0, 0.1),
+        ("two launches", "Ω8(3,6)", 50.0, 2.0), ("picked", "Ω2(1,1)", 40.0, 0.0),
+        ("cuDNN", "ALGO_1", 160.0, 0.0), ("cuDNN", "WINOGRAD_NONFUSED", 60.0, 3.0),
+        ("PyTorch", "conv2d", 90.0, None),
+    )  # fmt: skip
+    for taps in (3, 5, 7, 9):
+        for kind, kernel, took, share in kinds:
+            lost = (taps, kind) == (9, "fused, FP16 sums")
+            space = {} if share is None else {"of_data": share}
+            found.append(
+                {
+                    "input": "32x56x56x128", "filter": f"128x{taps}x{taps}x128",
+                    "precision": "fp16", "kind": kind, "kernel": kernel, "cold_us": [took] * 3,
+                    "workspace": share and share * 1e8, "tflops": 1e4 / took, "run": "1", **space,
+                    "mare_u01": "nan" if lost else 1e-3, "relative_rms_u11": 2e-2, **MACHINE,
+                }
+            )  # fmt: skip
+    return found
+
+
+def winrs_plans() -> list[dict]:
+    """Both plans of a small layer and of a large one, in two precisions; one run is repeated."""
+    times = {"winrs": 100.0, "omega, picked": 80.0, "direct": 160.0}
+    found = []
+    for precision, scale, run in (("fp32", 1, "1"), ("fp32", 2, "2"), ("fp16", 1, "1")):
+        for x, gflop in (("32x56x56x64", 100), ("256x56x56x64", 800)):
+            for kind, took in times.items():
+                took = took * (1.5 if kind == "winrs" and gflop > 600 else 1) * scale
+                found.append(
+                    {
+                        "input": x, "filter": "64x3x3x64", "precision": precision, "kind": kind,
+                        "cold_us": [took] * 3, "tflops": gflop * 1e3 / took, "of_data": 0.2,
+                        "run": run, **MACHINE,
+                    }
+                )  # fmt: skip
+    return found
+
+
+def winrs_remedies() -> list[dict]:
+    """Two lengths of a kernel; without scaling a result is not finite."""
+    found = []
+    for layer, length, scale in (("64:16:16:1024", 16384, 1), ("64:160:160:64", 1638400, 2)):
+        for variant, error in (("all", 1e-3), ("one segment", 0.5), ("no scaling", "nan")):
+            lost = error == "nan" and scale == 2
+            mare = error * scale if isinstance(error, float) else 0.01
+            found.append(
+                {
+                    "layer": layer, "taps": 3, "accumulation": length, "variant": variant,
+                    "kernel": "Ω8(3,6)", "finite": not lost, "mare": "nan" if lost else mare,
+                    "run": "1", **MACHINE,
+                }
+            )  # fmt: skip
+    return found

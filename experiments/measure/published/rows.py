@@ -24,6 +24,7 @@ from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.planner.accuracy import predicted_rms
 from winolab.gpu.planner.request import Plan
+from winolab.lines import add
 from winolab.problem import Direction
 from winolab.ref.algorithms.winrs.plan import data_size
 from winolab.ref.tolerance.cheapest import U11
@@ -32,6 +33,7 @@ from winolab.spread import pool
 Row = dict[str, Any]
 Kinds = Mapping[Plan, str]  # plans, and which each is
 C = TypeVar("C")
+AT_ONCE = 32  # cases that are planned and compiled before the first of them is measured
 
 
 def layer_of(direction: str, problem: Problem) -> Row:
@@ -118,19 +120,22 @@ def resumed(
     kept = [json.loads(line) for line in output.read_text().splitlines()] if output.exists() else []
     there = {(*_case(row, key(cases[0])), row.get("plan"), row.get("source"))
              for row in kept if row["device"] == device.name}  # fmt: skip
-    with pool(cores()) as processes:
-        every = zip(cases, processes.map(planned, cases, repeat(device)), strict=True)
-        left = [(case, kinds) for case, kinds in every if missing(key(case), kinds, there)]
-    print(f"{compile_all(p for _, kinds in left for p in kinds)} kernels", flush=True)
     machine = {**bench.context(), "run": datetime.now(UTC).isoformat(timespec="milliseconds")}
-    for case, kinds in left:
-        if time.monotonic() > end:
-            break
-        made = run(case, kinds)
-        with output.open("a") as file:
-            file.writelines(json.dumps(plain({**row, **machine})) + "\n" for row in made)
-        print(summary(made), flush=True)
-        free()
+    with pool(cores()) as processes:
+        for start in range(0, len(cases), AT_ONCE):
+            some = cases[start : start + AT_ONCE]
+            every = zip(some, processes.map(planned, some, repeat(device)), strict=True)
+            left = [(case, kinds) for case, kinds in every if missing(key(case), kinds, there)]
+            if time.monotonic() > end:
+                return
+            print(f"{compile_all(p for _, kinds in left for p in kinds)} kernels", flush=True)
+            for case, kinds in left:
+                if time.monotonic() > end:
+                    return
+                made = run(case, kinds)
+                add(output, [plain({**row, **machine}) for row in made])
+                print(summary(made), flush=True)
+                free()
 
 
 def missing(key: Row, kinds: Kinds, there: Collection[tuple[Any, ...]]) -> bool:

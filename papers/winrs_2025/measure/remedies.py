@@ -113,7 +113,8 @@ def main(
     end = time.monotonic() + seconds
     bench.ready()
     kept = [json.loads(line) for line in output.read_text().splitlines()] if output.exists() else []
-    known = {(row["layer"], row["taps"]) for row in kept}
+    gpu = driver.device(0).name
+    known = {(row["layer"], row["taps"]) for row in kept if row["device"] == gpu}
     machine = {**bench.context(), "run": datetime.now(UTC).isoformat(timespec="milliseconds")}
     for layer in dict.fromkeys(case.layer for case in cases()):
         if time.monotonic() > end:

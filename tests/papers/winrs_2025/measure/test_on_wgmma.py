@@ -25,10 +25,9 @@ def test_wgmma_takes_products_and_repeated_reads_away(tile) -> None:
 
 
 def test_not_even_products_for_nothing_move_the_crossing() -> None:
-    """Fused Ω is faster than direct products on the same layers, by the note on one."""
-    every = list(lines())
-    faster = [
-        [(line.taps, line.channels) for line in every if line.speed(how) > 1]
-        for how in ("mma", "wgmma", "free")
-    ]
-    assert faster == [[(5, 32)]] * 3
+    """On one layer fused Ω is as fast as direct products; elsewhere it stays behind by more than
+    the device model errs (0.066 of a time), however fast products were."""
+    for line in lines():
+        as_fast = (line.taps, line.channels) == (5, 32)
+        assert (line.speed("mma") > 0.934) == (line.speed("free") > 0.934) == as_fast
+        assert 1 <= line.speed("wgmma") / line.speed("mma") < 1.08
