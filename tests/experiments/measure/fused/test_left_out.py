@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import struct
+from collections import Counter
+
 import pytest
 
 from experiments.measure.fused import left_out
+from tests.gpu.instructions import sections
 from winolab.device import H100
+from winolab.gpu.families.fused2d.config import KC
 from winolab.gpu.families.fused2d.source import LEFT_OUT
 from winolab.gpu.runtime import nvrtc
+
+FADD, FFMA, LDG = 0x221, 0x223, 0x981
+
+
+def opcodes(cubin: bytes, kernel: str) -> Counter[int]:
+    """How many instructions of each kind a kernel's machine code has, 16 bytes each."""
+    code = sections(cubin)[kernel]
+    return Counter(struct.unpack_from("<Q", code, at)[0] & 0xFFF for at in range(0, len(code), 16))
 
 
 def test_layers_are_those_that_memory_does_not_bound() -> None:
@@ -34,9 +47,14 @@ def machine_code() -> dict[str, bytes]:
     }
 
 
-def test_what_is_left_out_is_not_in_the_machine_code(machine_code) -> None:
-    """Each is shorter than the whole, what lacks all the shortest."""
+def test_what_is_left_out_is_not_in_the_machine_code_and_products_are(machine_code) -> None:
+    """Each is shorter than the whole, what lacks all the shortest; all multiply as much."""
     sizes = {name: len(code) for name, code in machine_code.items()}
+    found = {name: opcodes(code, "winolab_fused2d") for name, code in machine_code.items()}
     whole, least = sizes.pop("nothing"), sizes["loads and input transform and output transform"]
     assert all(size < whole for size in sizes.values())
     assert min(sizes.values()) == least
+    assert {codes[FFMA] for codes in found.values()} == {KC * 2 * 8 * 8}  # two states, 8 × 8 sums
+    assert found["loads"][LDG] < found["nothing"][LDG]
+    assert found["input transform"][FADD] < found["nothing"][FADD]
+    assert found["output transform"][FADD] < found["nothing"][FADD]

@@ -130,12 +130,14 @@ __device__ __forceinline__ void finish(const Fused2dParams& p, Fused2dShared& sh
                                        const FusedPlace& place, unsigned thread) {
 #ifdef LEFT_OUT
   if constexpr ((LEFT_OUT & OUTPUT_TRANSFORM) != 0) {
+    if (p.part != -1) return;  // always, which no compiler knows: sums are computed
 #pragma unroll
     for (int s = 0; s < HELD; ++s)
 #pragma unroll
       for (int j = 0; j < TT; ++j)
 #pragma unroll
-        for (int i = 0; i < TM; ++i) asm volatile("" ::"f"(acc[s][j][i]));  // sums are computed
+        for (int i = 0; i < TM; ++i)
+          reinterpret_cast<float*>(p.y)[((s * TT + j) * TM + i) * CONSUMERS + thread] = acc[s][j][i];
     return;
   }
 #endif
