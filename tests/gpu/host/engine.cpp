@@ -7,6 +7,7 @@ namespace host {
 
 Machine machine;
 Fiber* now = nullptr;
+const unsigned NEVER = 0;  // what a fiber that is done waits for: it does not change
 
 [[noreturn]] void fail(const char* format, ...) {
   va_list list;
@@ -35,7 +36,7 @@ __attribute__((noinline)) void give_way() {
 
 // Lets others run, without a wait for anything.
 void give_turn() {
-  now->waiting = Waiting();
+  *now->waiting = Waiting();
   give_way();
 }
 
@@ -44,7 +45,7 @@ __attribute__((noinline)) void wait(const Waiting& waiting) {
     if (machine.random && random_below(2)) give_turn();
     return;
   }
-  now->waiting = waiting;
+  *now->waiting = waiting;
   give_way();
 }
 
@@ -67,6 +68,7 @@ void meet(Meeting& m, unsigned expected, const char* what) {
 
 void leave(Fiber& f) {
   f.done = true;
+  *f.waiting = {&NEVER, NEVER, false, "nothing", nullptr};
   Block& b = *f.block;
   Warp& w = b.warps[f.index / WARP];
   w.live &= ~(1u << f.index % WARP);
@@ -90,7 +92,7 @@ void start() {
 }
 
 __attribute__((noinline)) void resume(Fiber& f) {
-  f.waiting = Waiting();
+  *f.waiting = Waiting();
   now = &f;
   if (!_setjmp(machine.scheduler)) {
     if (f.started) _longjmp(f.at, 1);
@@ -127,19 +129,19 @@ void check_guards(const Block& b) {
   int n = 0;
   for (unsigned b = 0; b < machine.cluster && n < 500; ++b) {
     Block& block = machine.blocks[b];
-    const Fiber* last = nullptr;
+    const Waiting* last = nullptr;
     for (unsigned t = 0; t < machine.block.size() && n < 500; ++t) {
       const Fiber& f = block.fibers[t];
-      if (f.done || (last && last->waiting.at == f.waiting.at && last->waiting.what == f.waiting.what))
-        continue;
-      last = &f;
-      const char* at = (const char*)f.waiting.at;
+      const Waiting& on = *f.waiting;
+      if (f.done || (last && last->at == on.at && last->what == on.what)) continue;
+      last = &on;
+      const char* at = (const char*)on.at;
       const bool inside = at >= block.shared() && at < block.shared() + block.bytes;
       n += snprintf(text + n, sizeof text - n, "; block %u thread %u on in %s", block.index.x, t,
-                    f.waiting.what);
+                    on.what);
       if (inside)
         n += snprintf(text + n, sizeof text - n, " at shared + %td, parity %u", at - block.shared(),
-                      f.waiting.value);
+                      on.value);
     }
   }
   fail("deadlock: nobody can go on%s", text);
@@ -158,7 +160,7 @@ void disturb(uint64_t round) {
 
 void run_cluster() {
   Machine& m = machine;
-  const unsigned threads = m.block.size(), all = threads * m.cluster;
+  const unsigned all = m.block.size() * m.cluster;
   const unsigned strides[] = {1, 5, 7, 11, 13, 17, 19, 23};
   for (uint64_t round = 0; m.cluster_live; ++round) {
     unsigned first = 0, stride = 1;
@@ -169,12 +171,11 @@ void run_cluster() {
       while (all % stride == 0 && stride != 1);
     }
     bool progress = false, asleep = false;
-    for (unsigned i = 0; i < all; ++i) {
-      const unsigned at = (first + (uint64_t)i * stride) % all;
-      Block& block = m.blocks[at / threads];
-      Fiber& f = block.fibers[at % threads];
-      if (f.done || !f.waiting.over()) continue;
-      if (block.warps[f.index / WARP].asleep > round) {
+    const unsigned back = all - stride % all;
+    for (unsigned i = 0, at = first; i < all; ++i, at += at >= back ? -back : all - back) {
+      if (!m.waiting[at].over()) continue;
+      Fiber& f = m.fibers[at];
+      if (f.block->warps[f.index / WARP].asleep > round) {
         asleep = true;
         continue;
       }
@@ -208,8 +209,9 @@ void prepare(Block& b, Dim3 index, unsigned rank, size_t dynamic_bytes) {
     f.index = t;
     f.done = false;
     f.met = 0;
-    f.waiting = Waiting();
-    f.copies.count = f.copies.group = f.products.count = f.products.group = 0;
+    *f.waiting = Waiting();
+    Ordered& o = *f.ordered;
+    if (f.started) o.copies.count = o.copies.group = o.products.count = o.products.group = 0;
     f.thread = {t % size.x, t / size.x % size.y, t / size.x / size.y};
   }
 }
@@ -237,12 +239,18 @@ void launch(const Kernel& kernel, size_t dynamic_bytes) {
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (m.stacks == MAP_FAILED) fail("no memory for %zu stacks", m.stack_count);
   m.blocks = array<Block>(m.cluster);
+  m.fibers = array<Fiber>(m.stack_count);
+  m.waiting = array<Waiting>(m.stack_count);
+  m.ordered = array<Ordered>(m.stack_count);
+  for (size_t i = 0; i < m.stack_count; ++i) {
+    m.fibers[i].waiting = m.waiting + i;
+    m.fibers[i].ordered = m.ordered + i;
+    m.fibers[i].stack = m.stacks + i * STACK;
+  }
   for (unsigned b = 0; b < m.cluster; ++b) {
     m.blocks[b].memory = (char*)aligned_alloc(1024, SHARED_LIMIT + 2 * GUARD);
     m.blocks[b].warps = array<Warp>((threads + WARP - 1) / WARP);
-    m.blocks[b].fibers = array<Fiber>(threads);
-    for (unsigned t = 0; t < threads; ++t)
-      m.blocks[b].fibers[t].stack = m.stacks + ((size_t)b * threads + t) * STACK;
+    m.blocks[b].fibers = m.fibers + (size_t)b * threads;
   }
   count_begin(kernel.members, kernel.member_count);
   for (unsigned i = 0; i < m.grid.size(); i += m.cluster) {
@@ -271,10 +279,9 @@ void clean_up() {
   for (unsigned b = 0; m.blocks && b < m.cluster; ++b) {
     free(m.blocks[b].memory);
     free(m.blocks[b].warps);
-    free(m.blocks[b].fibers);
   }
-  free(m.blocks);
-  m.blocks = nullptr;
+  free(m.blocks), free(m.fibers), free(m.waiting), free(m.ordered);
+  m.blocks = nullptr, m.fibers = nullptr, m.waiting = nullptr, m.ordered = nullptr;
   if (m.stacks) munmap(m.stacks, m.stack_count * STACK);
   m.stacks = nullptr;
 }

@@ -85,6 +85,12 @@ struct Product {
   bool bf16, a_registers, a_mn, b_mn, accumulate;
 };
 
+struct Ordered {
+  Later<ThreadCopy, 160> copies;
+  Later<Product, 96> products;
+};
+
+// Small: the scheduler goes round all of them. What it reads each time lies together, in waiting.
 struct Block;
 struct Fiber {
   Block* block;
@@ -92,9 +98,8 @@ struct Fiber {
   int index;  // within the block
   unsigned met = 0;  // how often
   bool started = false, done = false;
-  Waiting waiting;
-  Later<ThreadCopy, 160> copies;
-  Later<Product, 96> products;
+  Waiting* waiting;
+  Ordered* ordered;
   jmp_buf at;
   char* stack;
 };
@@ -141,6 +146,9 @@ struct Machine {
   Dim3 grid, block;
   unsigned cluster = 1;
   Block* blocks = nullptr;
+  Fiber* fibers = nullptr;  // of the cluster's blocks, in their order
+  Waiting* waiting = nullptr;
+  Ordered* ordered = nullptr;
   Meeting cluster_meeting;
   unsigned cluster_live = 0;
   unsigned barriers = 0;  // initialised in this cluster

@@ -145,11 +145,11 @@ void multiply_rows(const Row (&a)[ROWS], const Columns& b, F accumulators) {
 
 // The warp's part of a wgmma that every lane has at this place of its list.
 void multiply(const Fiber* lanes, int at) {
-  const Product& p = lanes->products.list[at];
+  const Product& p = lanes->ordered->products.list[at];
   const int wide = lanes->index / WARP % 4;
   for (int lane = 0; lane < WARP; ++lane) {
-    const Product& other = lanes[lane].products.list[at];
-    if (lanes[lane].products.count <= at || p.a != other.a || p.b != other.b || p.n != other.n ||
+    const Product& other = lanes[lane].ordered->products.list[at];
+    if (lanes[lane].ordered->products.count <= at || p.a != other.a || p.b != other.b || p.n != other.n ||
         p.accumulate != other.accumulate)
       fail("wgmma with other operands than lane 0's");
     if (!p.accumulate) memset(other.d, 0, p.n / 2 * sizeof(float));
@@ -159,7 +159,7 @@ void multiply(const Fiber* lanes, int at) {
     for (int k = 0; k < DEPTH; ++k) {
       if (p.a_registers) {
         const Fiber& lane = lanes[row % 8 * 4 + k % 8 / 2];
-        const unsigned pair = lane.products.list[at].registers[row / 8 + k / 8 * 2];
+        const unsigned pair = lane.ordered->products.list[at].registers[row / 8 + k / 8 * 2];
         a[row].set(k, widen(pair >> k % 2 * 16, p.bf16));
       } else {
         a[row].set(k, element(p.a, p.a_mn, 16 * wide + row, k, p.bf16));
@@ -170,7 +170,7 @@ void multiply(const Fiber* lanes, int at) {
     for (int k = 0; k < DEPTH; ++k)
       for (int c = 0; c < COLUMNS; ++c)
         b.set(k, c, element(p.b, p.b_mn, first + c, k, p.bf16));
-    multiply_rows(a, b, [&](int lane) { return lanes[lane].products.list[at].d + first / 2; });
+    multiply_rows(a, b, [&](int lane) { return lanes[lane].ordered->products.list[at].d + first / 2; });
   }
 }
 
@@ -190,10 +190,10 @@ void of_warp(const T& mine, const char* what, F take) {
 
 void wgmma_wait(int pending) {
   of_warp(*now, "wgmma_wait", [=](auto) {
-    for (int i = 0; i < now->products.count; ++i)
-      if (now->products.list[i].group + pending < now->products.group) multiply(now, i);
+    for (int i = 0; i < now->ordered->products.count; ++i)
+      if (now->ordered->products.list[i].group + pending < now->ordered->products.group) multiply(now, i);
   });
-  now->products.finish(pending, [](const Product&) {});
+  now->ordered->products.finish(pending, [](const Product&) {});
 }
 
 void multiply(Fragments mine, bool bf16) {

@@ -24,7 +24,7 @@ void load_matrices(unsigned (&r)[4], const void* shared, bool transposed);
 template <int N, bool BF16, bool A_MN, bool B_MN>
 Product& start_product(float (&d)[N / 2], unsigned long long b, bool accumulate) {
   static_assert(N % 8 == 0 && N <= 256, "a width of wgmma");
-  Product& p = now->products.add();
+  Product& p = now->ordered->products.add();
   p.d = d, p.b = b, p.n = N, p.bf16 = BF16, p.accumulate = accumulate;
   p.a_mn = A_MN, p.b_mn = B_MN, p.a_registers = false;
   return p;
@@ -48,7 +48,7 @@ inline void wgmma_fence() {}
 inline void fence_async() {}
 template <int COUNT>
 void wgmma_pin(float (&)[COUNT]) {}
-inline void wgmma_commit() { ++host::now->products.group; }
+inline void wgmma_commit() { ++host::now->ordered->products.group; }
 template <int PENDING>
 void wgmma_wait() {
   host::wgmma_wait(PENDING);

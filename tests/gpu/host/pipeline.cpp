@@ -105,13 +105,13 @@ void copy_async(void* shared, const void* global, int bytes, bool inside) {
   own_address((const char*)shared + bytes - 1);
   if ((uintptr_t)shared % bytes || (inside && (uintptr_t)global % bytes))
     fail("a copy of %d bytes that is not aligned", bytes);
-  ThreadCopy& copy = now->copies.add();
+  ThreadCopy& copy = now->ordered->copies.add();
   copy.to = shared, copy.from = inside ? global : nullptr, copy.bytes = bytes;
   memset(shared, POISON, bytes);
 }
 
 void copy_async_wait(int pending) {
-  now->copies.finish(pending, [](const ThreadCopy& copy) {
+  now->ordered->copies.finish(pending, [](const ThreadCopy& copy) {
     if (copy.from) memcpy(copy.to, copy.from, copy.bytes);
     else memset(copy.to, 0, copy.bytes);
   });
@@ -122,7 +122,7 @@ void copy_async_arrive(unsigned long long* barrier) {
   static const char zeros[16] = {};
   own_address(barrier);
   host::Barrier& b = host::barrier(barrier);
-  host::now->copies.finish(-1, [&](const host::ThreadCopy& started) {
+  host::now->ordered->copies.finish(-1, [&](const host::ThreadCopy& started) {
     host::start_copy(started.to, started.from ? started.from : zeros, started.bytes, barrier);
     b.bytes += started.bytes;
   });

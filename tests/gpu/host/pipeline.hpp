@@ -80,7 +80,7 @@ template <int BYTES, int OFFSET>
 void copy_async_at(void* shared, const void* global, unsigned inside) {
   copy_async<BYTES>((char*)shared + OFFSET, global, inside != 0);
 }
-inline void copy_async_commit() { ++host::now->copies.group; }
+inline void copy_async_commit() { ++host::now->ordered->copies.group; }
 template <int PENDING>
 void copy_async_wait() {
   host::copy_async_wait(PENDING);

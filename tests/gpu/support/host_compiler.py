@@ -107,7 +107,8 @@ def _front(
 def _front_end(flags: tuple[str, ...]) -> tuple[str, ...]:
     """What zig's cc asks its front end, without files and action; () where it does not say."""
     command = [*compiler(), *FLAGS, OPTIMIZED, *flags, f"-I{HEADERS}", "-c", "-###"]
-    run = subprocess.run([*command, str(ALL), "-o", "made.o"], capture_output=True, text=True)
+    command += [str(ALL), "-o", "made.o"]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=HEADERS)
     told = [line for line in run.stderr.splitlines() if '"-cc1"' in line]
     asked = shlex.split(told[0])[1:] if len(told) == 1 else []
     pairs = "-main-file-name", "-o", "-x", "-dependency-file", "-MT"
