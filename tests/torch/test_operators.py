@@ -12,8 +12,11 @@ from torch.autograd import forward_ad
 import winolab.torch.operators
 from tests.torch.network import Net, tensors
 from tests.torch.samples import NAMES, entry, ours, theirs
-from winolab.torch import derivatives
+from winolab.problem import Problem
+from winolab.torch import cpu, derivatives
+from winolab.torch.asked import DIRECTIONS
 from winolab.torch.plain import casting
+from winolab.torch.warmup import Recorded
 
 GEOMETRY = ([2, 1], [1, 0, 2, 1], [1, 2], 2)
 OPERATORS = torch.ops.winolab
@@ -42,6 +45,24 @@ def test_opcheck_passes(kind: str) -> None:
         if kind == "named" and name == "conv_backward_filter":
             options = (*geometry[:4], "direct", *geometry[5:])
         torch.library.opcheck(getattr(OPERATORS, name), (*arguments, *options))
+
+
+@pytest.mark.filterwarnings("ignore:.*zero-padded copy", "ignore:The .grad attribute of a Tensor")
+@pytest.mark.parametrize("name", NAMES)
+def test_opcheck_passes_on_pytorch_s_samples(name: str) -> None:
+    """Every sample, of forward and the two gradients one in turn: all three take 38 s of a core.
+    Samples that differ in a bias alone make the same calls."""
+    calls = {}
+    for sample in entry(name).sample_inputs("cpu", torch.float64, requires_grad=True):
+        with Recorded() as recorded:
+            ours(name)(sample.input, *sample.args, **sample.kwargs).sum().backward()
+        lies = ((v.shape, v.stride()) for _, *operands, _ in recorded.calls for v in operands)
+        calls[(*lies, str(recorded.calls[0][-1]))] = recorded.calls
+    taken = [each[turn % len(DIRECTIONS)] for turn, each in enumerate(calls.values())]
+    assert {direction for direction, *_ in taken} == set(DIRECTIONS)
+    for direction, a, b, rest in taken:
+        operands = (v.detach().requires_grad_() for v in (a, b))
+        torch.library.opcheck(getattr(OPERATORS, f"conv_{direction}"), (*operands, *rest))
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -117,6 +138,33 @@ def test_two_runs_give_the_same_bits() -> None:
     finally:
         torch.use_deterministic_algorithms(False)
     assert all(torch.equal(p, q) for p, q in zip(again, expected, strict=True))
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_what_stands_for_kernels_obeys_pytorch_s_flags(deterministic: bool, monkeypatch) -> None:
+    """Those of determinism and of cuDNN's benchmark mode; TF32 is off whatever they say."""
+    seen: list[tuple[bool, ...]] = []
+    cudnn: Any = torch.backends.cudnn
+    direct = cpu._direct
+
+    def noted(*given: Any) -> torch.Tensor:
+        told = torch.are_deterministic_algorithms_enabled()
+        seen.append((cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, told))
+        return direct(*given)
+
+    monkeypatch.setattr(cpu, "_direct", noted)
+    x, w = tensors((2, 4, 8, 8), (6, 4, 3, 3))
+    problem = Problem.of((2, 8, 8, 4), (6, 3, 3, 4))
+    torch.use_deterministic_algorithms(deterministic)
+    how = {"enabled": True, "benchmark": not deterministic, "deterministic": deterministic}
+    try:
+        with cudnn.flags(allow_tf32=True, **how):
+            y = cpu.meanwhile("forward", problem, x, w)
+            assert cudnn.allow_tf32
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert torch.equal(y, torch.conv2d(x, w))
+    assert seen == [(deterministic, not deterministic, False, deterministic)]
 
 
 def test_gradients_leave_the_dispatcher_out_too(monkeypatch: pytest.MonkeyPatch) -> None:

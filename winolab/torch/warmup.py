@@ -19,7 +19,7 @@ from winolab.torch.operators import BACKGROUND, OPERATORS, asked_by, units
 from winolab.torch.plain import NATIVE
 
 
-class _Recorded(TorchDispatchMode):
+class Recorded(TorchDispatchMode):
     """The calls of winolab's operators: direction, operands, what follows them."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ def warmup(
 
 def _calls(model: nn.Module, inputs: Any) -> list[tuple[str, Tensor, Tensor, tuple[Any, ...]]]:
     """The operators that the model calls, its gradients' too where it is in training."""
-    with without_numbers(model) as fake, _Recorded() as recorded:
+    with without_numbers(model) as fake, Recorded() as recorded:
         with torch.set_grad_enabled(model.training):
             results = model(*fake(inputs))
         if model.training:
