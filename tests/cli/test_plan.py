@@ -36,6 +36,23 @@ def test_the_plan_as_text_and_as_json() -> None:
     assert error in text.stdout.splitlines()
 
 
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_what_launches_winrs_s_plan_is_said_beside_the_paper_s_model(precision: str) -> None:
+    how = (*VGG16_2, "--precision", precision)
+    run = json.loads(call(*how, "--json").stdout)["cuda_winrs"]
+    line = f"as launched {run['predicted_us']:.1f} µs predicted of algorithm winrs"
+    assert line in call(*how).stdout
+    named = json.loads(call(*how, "--algorithm", "winrs", "--json").stdout)["plan"]
+    assert run["predicted_us"] == pytest.approx(named["predicted_us"], abs=0.01)
+
+
+def test_a_filter_without_kernels_in_16_bits_launches_no_plan_of_winrs() -> None:
+    four = [text.replace("64x3x3", "64x4x4") for text in VGG16_2]
+    text = call(*four, "--precision", "fp16")
+    assert text.exit_code == 0
+    assert "as launched" not in text.stdout
+
+
 def test_winrss_plan_stands_where_the_cuda_kernels_have_none() -> None:
     old = (*VGG16_2, "--device", "RTX 2080 Ti")
     text = call(*old)

@@ -95,9 +95,9 @@ def backward_filter(
 ) -> None:
     """WinRS's plan of a filter gradient: kernels, segments, workspace, predicted time.
 
-    In FP32 a call that names algorithm winrs launches it, and what that takes by the CUDA kernels'
-    model is said ("cuda_winrs" in JSON). Behind it, in JSON as "cuda", the CUDA kernels' own plan;
-    alone, where WinRS's planner has no such precision or an algorithm or a tolerance is named.
+    A call that names algorithm winrs launches it, in FP16 where the filter has a kernel, and what
+    that takes by the CUDA kernels' model is said ("cuda_winrs" in JSON). Behind it, in JSON as
+    "cuda", the CUDA kernels' own plan; alone, where WinRS's planner has no such precision or an algorithm or a tolerance is named.
     Strides and dilation give a plan for every phase.
 
     For example:
@@ -155,7 +155,7 @@ def backward_filter(
     own = run = None
     if whole.unit and points == "best" and not (all_kernels or segments):
         own = _own(asked)
-    if whole.unit and OF_WINRS[precision] == "fp32" and not all_kernels:
+    if whole.unit and not all_kernels:
         run = _run(replace(asked, algorithm=winrs(points=points, segments=segments)))
     if as_json:
         shown: Any = [each.as_dict() for each in plans]
