@@ -7,9 +7,11 @@ by default. A process of each tree keeps its arrays; a call of the one and of th
 turn, with a cold L2 cache, ROUNDS times; the host queues a call while the GPU has other work. A row
 has medians in microseconds, of the GPU and of the host until a call returned (``_host_us``),
 whether the results have the same bits, and in how many rounds the GPU waited for the host
-(``late``), whose times are too long; rows replace those of the list in
-experiments/results/two_trees.jsonl. The last lines are the geometric mean and the slowest of each
-direction and precision.
+(``late``), whose times are too long. Cases without a row come first; rows replace those of their
+cases in experiments/results/two_trees.jsonl. Without a folder both sides are this tree, in rows of
+the list "wide twice": what these say is noise. ``--label`` names the list of another comparison.
+The last lines are the geometric mean and the slowest of each direction and precision, and what one
+call in twenty exceeds.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -61,9 +63,11 @@ def layers(which: str = "wide", count: int = LAYERS) -> list[Layer | BatchedLaye
     return random.Random(43).sample(list(found.values()), min(count, len(found)))
 
 
-def cases(which: str = "wide", count: int = LAYERS) -> Iterator[Row]:
+def cases(
+    which: str = "wide", count: int = LAYERS, precisions: Sequence[str] = PRECISIONS
+) -> Iterator[Row]:
     """What a side is asked for; the name is for rows."""
-    for layer, direction, precision in product(layers(which, count), DIRECTIONS, PRECISIONS):
+    for layer, direction, precision in product(layers(which, count), DIRECTIONS, precisions):
         if any(low != high for low, high in layer.problem.padding):
             continue
         *operands, result = shapes(direction, layer.problem)
@@ -140,24 +144,47 @@ def timed(case: Row, sides: dict[str, Side], rounds: int = ROUNDS) -> Row:
     return {**row, **us, "late": late, "same_bits": len(set(bits.values())) == 1}
 
 
+def left(every: Iterable[Row], kept: Iterable[Row]) -> list[Row]:
+    """Cases in a random order, so that what time allows is a sample, those without a row first."""
+    known = {_key(row) for row in kept}
+    shuffled = list(every)
+    random.Random(0).shuffle(shuffled)
+    return sorted(shuffled, key=lambda case: _key(case) in known)
+
+
+def _key(row: Row) -> tuple[str, ...]:
+    return tuple(row[name] for name in ("list", "layer", "direction", "precision"))
+
+
 def main(
-    before: Annotated[Path, typer.Argument(help="Folder of the other commit's tree.")],
+    before: Annotated[
+        Path | None, typer.Argument(help="Folder of the other commit's tree; else this one.")
+    ] = None,
     which: Annotated[str, typer.Option("--list", help="wide or narrow.")] = "wide",
     count: Annotated[int, typer.Option("--layers", help="How many layers.")] = LAYERS,
     seconds: Annotated[float, typer.Option(help="Time that all of it may take.")] = 300,
     jobs: Annotated[int, typer.Option(help="Processes that compile a tree's kernels.")] = 0,
+    precisions: Annotated[str, typer.Option(help="With commas.")] = ",".join(PRECISIONS),
+    most: Annotated[int, typer.Option(help="Calls at most.")] = 10**6,
+    label: Annotated[str, typer.Option(help="Name of the list in rows.")] = "",
     output: Annotated[Path, typer.Option(help="File of rows.")] = RESULTS,
 ) -> None:
     """Measure, and write the rows."""
     end, jobs = time.monotonic() + seconds, jobs or max(1, cores() // 2)
-    every = list(cases(which, count))
-    random.Random(0).shuffle(every)  # so that what time allows is a sample
+    name = label or (which if before else f"{which} twice")
+    old = stored(output)
+    asked_for = cases(which, count, precisions.split(","))
+    every = left(({**case, "list": name} for case in asked_for), old)[:most]
     folder = ROOT / "build" / "two_trees"
-    trees = {"before": (before.resolve(), folder / "before"), "after": (ROOT, folder / "after")}
+    trees = {"after": (ROOT, folder / "after")}
+    if before:
+        trees["before"] = before.resolve(), folder / (label or "before")
     with ThreadPoolExecutor(2 * jobs) as pool:
         asked = [(*tree, every[i::jobs]) for tree in trees.values() for i in range(jobs)]
         ran = sum(pool.map(lambda each: compiled(*each), asked))
-    print(f"{ran} of {2 * len(every)} calls run, {end - time.monotonic():.0f} s left", flush=True)
+    calls = len(trees) * len(every)
+    print(f"{ran} of {calls} calls run, {end - time.monotonic():.0f} s left", flush=True)
+    trees.setdefault("before", trees["after"])
     machine, rows = bench.context(), []
     sides = {name: Side(*tree) for name, tree in trees.items()}
     for case in every:
@@ -172,8 +199,8 @@ def main(
             sides = {name: Side(*tree) for name, tree in trees.items()}
     for side in sides.values():
         side.close()
-    kept = [row for row in stored(output) if row["list"] != which]
-    rewrite(output, kept + rows)
+    new = {_key(row) for row in rows}
+    rewrite(output, [row for row in old if _key(row) not in new] + rows)
     print("\n".join(summarized(rows)))
 
 
@@ -189,10 +216,12 @@ def summarized(rows: Iterable[Row]) -> Iterator[str]:
         every = [row["after_us"] / row["before_us"] for row in found]
         mean = math.exp(statistics.fmean(map(math.log, every)))
         worst = max(ratios, key=ratios.__getitem__)
+        exceeded = sorted(every)[math.ceil(0.95 * len(every)) - 1]
         same = sum(row["same_bits"] for row in found)
         late = sum(row["late"] > 0 for row in found)
         yield (
             f"{name}: {mean:.3f} of {len(found)}, slowest {max(every):.3f} ({worst}), "
+            f"one in twenty over {exceeded:.3f}, "
             f"{same} with the same bits" + f", {late} with time of the host" * bool(late)
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -43,7 +44,7 @@ def test_each_side_imports_its_own_tree(trees: dict[str, Path], tmp_path: Path) 
     row = timed(case, sides, rounds=2)
     us = {"before_us": 4.0, "after_us": 2.0, "before_host_us": 7.0, "after_host_us": 7.0}
     assert row == {**case, **us, "late": 2, "same_bits": True}
-    said = "all: 0.500 of 1, slowest 0.500 (L), 1 with the same bits"
+    said = "all: 0.500 of 1, slowest 0.500 (L), one in twenty over 0.500, 1 with the same bits"
     assert list(summarized([row]))[-1] == f"{said}, 1 with time of the host"
     assert list(summarized([{**row, "late": 0}]))[-1] == said
     with pytest.raises(RuntimeError, match="exit code 1"):
@@ -66,6 +67,25 @@ def test_the_layers_are_drawn_once_for_all() -> None:
             problem = Problem.of(x, w, padding=case["padding"])
             assert shapes("forward", problem) == (x, w, y)
     assert json.dumps(every[0])
+
+
+def test_a_tree_beside_itself_says_what_is_noise(
+    trees: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows are a list of their own, and what has no row is measured first."""
+    monkeypatch.setattr(two_trees, "ROOT", trees["after"])
+    monkeypatch.setattr(two_trees.bench, "context", dict)
+    output = tmp_path / "rows.jsonl"
+    main = partial(two_trees.main, which="wide", count=2, seconds=60, jobs=1, label="")
+    main(None, most=5, output=output)
+    first = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [row["list"] for row in first] == ["wide twice"] * 5
+    assert all(row["before_us"] == row["after_us"] == 2.0 for row in first)
+    main(None, most=3, output=output)
+    keys = [tuple(json.loads(line).values())[:4] for line in output.read_text().splitlines()]
+    assert len(set(keys)) == len(keys) == 8
+    main(trees["before"], most=1, output=output)
+    assert json.loads(output.read_text().splitlines()[-1])["before_us"] == 4.0
 
 
 class Simulated:

@@ -36,7 +36,9 @@ def unit_cycles(
     products = held * v.bi * v.bo
     operands = sum(products / channels for channels in v.lane(tile.alpha))
     filter_, input_ = (count / v.state_blocks + 2 * held for count in instructions(tile))
-    loads = v.bo / v.co * tile.r + v.bi / v.ci * tile.alpha
+    # by channels that a load brings: kernel.cuh's load and load_some
+    of_y, of_x = (v.co, v.ci) if v.vector else (1, 1)
+    loads = v.bo / of_y * tile.r + v.bi / of_x * tile.alpha
     produced = v.bo * filter_ + v.bi * input_ + loads
     return {
         "products": g.met * products / lanes,
