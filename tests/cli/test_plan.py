@@ -46,13 +46,6 @@ def test_what_launches_winrs_s_plan_is_said_beside_the_paper_s_model(precision: 
     assert run["predicted_us"] == pytest.approx(named["predicted_us"], abs=0.01)
 
 
-def test_a_filter_without_kernels_in_16_bits_launches_no_plan_of_winrs() -> None:
-    four = [text.replace("64x3x3", "64x4x4") for text in VGG16_2]
-    text = call(*four, "--precision", "fp16")
-    assert text.exit_code == 0
-    assert "as launched" not in text.stdout
-
-
 def test_winrss_plan_stands_where_the_cuda_kernels_have_none() -> None:
     old = (*VGG16_2, "--device", "RTX 2080 Ti")
     text = call(*old)

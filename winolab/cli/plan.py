@@ -97,8 +97,8 @@ def backward_filter(
 
     A call that names algorithm winrs launches it, in FP16 where the filter has a kernel, and what
     that takes by the CUDA kernels' model is said ("cuda_winrs" in JSON). Behind it, in JSON as
-    "cuda", the CUDA kernels' own plan; alone, where WinRS's planner has no such precision or an algorithm or a tolerance is named.
-    Strides and dilation give a plan for every phase.
+    "cuda", the CUDA kernels' own plan; alone, where WinRS's planner has no such precision or an
+    algorithm or a tolerance is named. Strides and dilation give a plan for every phase.
 
     For example:
 
