@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from functools import cache
@@ -27,12 +27,15 @@ import numpy as np
 
 from experiments.measure.throughput import stored
 from tests.gpu.guarded import ROOMLESS, Mold, limits
+from tests.gpu.support import policies
 from tests.gpu.support.molds import algorithms
+from tests.gpu.support.policies import Policy
 from winolab.bench.contenders import digest
 from winolab.cli import environment
 from winolab.gpu import driver
 from winolab.gpu.families.gamma_wgmma.plan import GammaWgmmaPlan
 from winolab.gpu.families.registry import FAMILIES
+from winolab.gpu.params import View
 from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.request import DTYPES, Request
@@ -44,11 +47,20 @@ from winolab.ref.algorithms import convolution
 TOOLS = ("memcheck", "initcheck", "synccheck", "racecheck")  # the slowest last
 GROUP = 5  # kernels of a process
 DRAWN = 30  # problems of which the smallest is run
+AXES = {"nhwc": (0, 1, 2, 3), "nchw": (0, 3, 1, 2), "chwn": (3, 1, 2, 0)}  # as memory has them
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
 
 
-def molds(families: Iterable[str]) -> list[Mold]:
-    """One compiled form of every kernel."""
+Case = Mold | Policy
+
+
+def molds(families: Collection[str]) -> list[Case]:
+    """One compiled form of every kernel, and of the fused kernel each policy."""
+    named = list(policies.policies()) if policies.FAMILY in families else []
+    return [*named, *_molds(families)]
+
+
+def _molds(families: Collection[str]) -> list[Mold]:
     return [
         Mold(family.name, algorithm, precision, 0)
         for family in FAMILIES
@@ -58,7 +70,15 @@ def molds(families: Iterable[str]) -> list[Mold]:
     ]
 
 
-def planned(mold: Mold) -> Any:
+def case_of(text: str) -> Case:
+    """A mold or a policy by its text."""
+    family, name, precision, number = text.split()
+    if family == policies.FAMILY:
+        return Policy(name, precision, int(number))
+    return Mold(family, name, precision, int(number))
+
+
+def planned(mold: Case) -> Any:
     """The plan of the mold's smallest problem."""
     return min((mold.problem(k)[0] for k in range(DRAWN)), key=lambda plan: plan.problem.macs)
 
@@ -72,7 +92,7 @@ def with_fallback(plan: Any) -> PlanWithFallback | None:
     return PlanWithFallback.of(plan, next(plans))
 
 
-def run(mold: Mold) -> None:
+def run(mold: Case) -> None:
     """One small problem, of split products one that is computed again, too. Copies from the host
     only: no kernel but ours runs."""
     cp = driver.cupy()
@@ -86,19 +106,27 @@ def run(mold: Mold) -> None:
     else:
         data = [rng.uniform(-1, 1, s).astype(dtype) for s in shapes_[:2]]
     written = np.dtype("uint16" if mold.shape[3] == "bfloat16" else mold.shape[3])
-    arrays = [cp.empty(d.shape, d.dtype) for d in data]
-    for array, values in zip(arrays, data, strict=True):
-        array.set(values)
-    out = cp.empty(shapes_[2], written)
+    last = tuple(range(len(shapes_[0])))  # channels last: 0 of an axis is its place in memory
+    axes = AXES[plan.config.order] if mold.family == policies.FAMILY else last
+    back = [axes.index(axis) for axis in last]
+    arrays = [cp.empty([d.shape[a] for a in axes], d.dtype) for d in data[:1]]
+    arrays += [cp.empty(d.shape, d.dtype) for d in data[1:]]
+    for array, values in zip(arrays, (data[0].transpose(axes), *data[1:]), strict=True):
+        array.set(np.ascontiguousarray(values))
+    out = cp.empty([shapes_[2][a] for a in axes], written)
     views = [
         ArrayLayout.fresh(array.shape).view(array.data.ptr, filter=i == (2 if mold.gradient else 1))
         for i, array in enumerate((*arrays, out))
     ]
+    if axes != last:
+        for i, array in ((0, arrays[0]), (2, out)):
+            n, h, w, c = (array.strides[a] // array.itemsize for a in back)
+            views[i] = View(array.data.ptr, (n, 0, h, w, c))
 
     def computed(plan: Any) -> np.ndarray:
         workspace = cp.empty(max(1, plan.workspace), "uint8")
         plan.launch(kernels_of(plan, 0), *views, workspace.data.ptr, 0)
-        return out.get()
+        return out.get().transpose(back)
 
     result = computed(plan)
     if isinstance(plan, GammaWgmmaPlan) and plan.parts == 2 and plan.config.clusters:
@@ -119,12 +147,12 @@ def run(mold: Mold) -> None:
     assert (abs(result - exact) <= bound + 2.0**-8 * (abs(exact) + bound)).all(), plan
 
 
-def started(group: list[Mold]) -> list[str]:
+def started(group: list[Case]) -> list[str]:
     """The command that runs these."""
     return [sys.executable, "-m", "tests.gpu.sanitize", "--run", *map(str, group)]
 
 
-def sanitized(tool: str, group: list[Mold]) -> list[dict[str, Any]]:
+def sanitized(tool: str, group: list[Case]) -> list[dict[str, Any]]:
     """A row for each mold: what the tool counted, and its report where that is not 0."""
     begin = time.monotonic()
     command = ["compute-sanitizer", "--tool", tool, *started(group)]
@@ -142,7 +170,7 @@ def sanitized(tool: str, group: list[Mold]) -> list[dict[str, Any]]:
 
 
 @cache
-def sources(mold: Mold) -> list[str]:
+def sources(mold: Case) -> list[str]:
     """Digests of what the mold runs."""
     plan = planned(mold)
     return [digest(p) for p in (plan, with_fallback(plan)) if p]
@@ -166,7 +194,7 @@ def keep(rows: Sequence[dict[str, Any]], path: Path) -> None:
         *before, *({**machine, **row} for row in rows))))  # fmt: skip
 
 
-def grouped(chosen: list[Mold]) -> list[list[Mold]]:
+def grouped(chosen: list[Case]) -> list[list[Case]]:
     """What shares a process."""
     return [chosen[i : i + GROUP] for i in range(0, len(chosen), GROUP)]
 
@@ -177,7 +205,7 @@ def cell(row: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    names = [family.name for family in FAMILIES]
+    names = [*(family.name for family in FAMILIES), policies.FAMILY]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("families", nargs="*", default=names, help=", ".join(names))
     parser.add_argument("--rows", type=Path, help="file that gets the rows")
@@ -187,8 +215,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.run:
         for text in given.run:
-            family, algorithm, precision, number = text.split()
-            run(Mold(family, algorithm, precision, int(number)))
+            run(case_of(text))
         return 0
     if not which("compute-sanitizer"):
         parser.error("compute-sanitizer, of the CUDA toolkit, is not on the PATH")

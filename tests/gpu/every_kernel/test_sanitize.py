@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 
 import pytest
 
 from tests.gpu import sanitize
 from tests.gpu.guarded import Mold
+from tests.gpu.support.policies import FAMILY
 from winolab.device import H100
 from winolab.gpu import driver
+from winolab.gpu.families.fused2d.config import ORDERS
+from winolab.gpu.families.fused2d.layouts import layouts
 
 
 @pytest.mark.parametrize(
@@ -60,3 +64,19 @@ def test_clean_rows_of_these_sources_are_known(tmp_path, monkeypatch) -> None:
         path,
     )
     assert sanitize.clean(path) == {("a", "memcheck", ("1", "2"))}
+
+
+def test_policies_of_the_fused_kernel_are_each_run_once(monkeypatch) -> None:
+    """All layouts in all memory orders, boxes, two buffers, parts, gradients, 16 bits."""
+    monkeypatch.setattr(driver, "device", lambda index: H100)
+    chosen = sanitize.molds([FAMILY])
+    assert [sanitize.case_of(str(one)) for one in chosen] == chosen
+    plans = [sanitize.planned(one) for one in chosen]
+    pairs = {(p.config.order, p.config.layout) for p in plans}
+    assert pairs >= set(product(ORDERS, (made.name for made in layouts(64))))
+    boxed = {(p.config.order, p.config.images > 0) for p in plans}
+    assert boxed >= {(order, True) for order in ORDERS}
+    assert {p.config.order for p in plans if p.config.buffers == 2} == {*ORDERS}
+    assert {p.direction for p in plans} == {"forward", "backward_data", "backward_filter"}
+    assert {p.precision for p in plans} == {"fp32", "fp16_ffma"}
+    assert len({p.source() for p in plans}) >= len(chosen) - 1  # groups are no constant
