@@ -7,9 +7,10 @@ by default. A process of each tree keeps its arrays; a call of the one and of th
 turn, with a cold L2 cache, ROUNDS times; the host queues a call while the GPU has other work. A row
 has medians in microseconds, of the GPU and of the host until a call returned (``_host_us``),
 whether the results have the same bits, and in how many rounds the GPU waited for the host
-(``late``), whose times are too long. Cases without a row come first; rows replace those of their
-cases in experiments/results/two_trees.jsonl. Without a folder both sides are this tree, in rows of
-the list "wide twice": what these say is noise. ``--label`` names the list of another comparison.
+(``late``), whose times are too long. Cases that were slower come first, then those without a row;
+rows replace those of their cases in experiments/results/two_trees.jsonl. Without a folder both
+sides are this tree, in rows of the list "wide twice": what these say is noise. ``--label`` names
+the list of another comparison.
 The last lines are the geometric mean and the slowest of each direction and precision, and what one
 call in twenty exceeds.
 """
@@ -47,6 +48,7 @@ RESULTS = ROOT / "experiments" / "results" / "two_trees.jsonl"
 SERVED = ROOT / "experiments" / "measure" / "ways" / "served.py"
 WIDE = ("resnet", "resnet1", "pointwise", "odd", "dragon", "grid")
 LAYERS, ROUNDS, NARROW = 30, 9, 48
+SLOWER = 1.03  # times as long, more than which no call may take
 PRECISIONS = ("fp32", "fp32_ffma", "fp16", "bf16")
 Row = dict[str, Any]
 
@@ -145,11 +147,16 @@ def timed(case: Row, sides: dict[str, Side], rounds: int = ROUNDS) -> Row:
 
 
 def left(every: Iterable[Row], kept: Iterable[Row]) -> list[Row]:
-    """Cases in a random order, so that what time allows is a sample, those without a row first."""
-    known = {_key(row) for row in kept}
+    """Cases in a random order, so that what time allows is a sample: first those whose row says
+    that they are over SLOWER times as long, which may be noise or mended, then those without."""
+    known = {_key(row): row["after_us"] / row["before_us"] for row in kept}
     shuffled = list(every)
     random.Random(0).shuffle(shuffled)
-    return sorted(shuffled, key=lambda case: _key(case) in known)
+    return sorted(shuffled, key=lambda case: _first(known.get(_key(case))))
+
+
+def _first(ratio: float | None) -> int:
+    return 1 if ratio is None else 0 if ratio > SLOWER else 2
 
 
 def _key(row: Row) -> tuple[str, ...]:

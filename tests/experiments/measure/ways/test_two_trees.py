@@ -84,6 +84,9 @@ def test_a_tree_beside_itself_says_what_is_noise(
     main(None, most=3, output=output)
     keys = [tuple(json.loads(line).values())[:4] for line in output.read_text().splitlines()]
     assert len(set(keys)) == len(keys) == 8
+    slow = {**first[3], "after_us": 2.1}
+    assert two_trees.left(first, [*first[:3], slow])[0]["layer"] == slow["layer"]
+    assert two_trees.left(first, [*first[:3], slow])[-1] not in (first[3], first[4])
     main(trees["before"], most=1, output=output)
     assert json.loads(output.read_text().splitlines()[-1])["before_us"] == 4.0
 
