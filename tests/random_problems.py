@@ -327,6 +327,13 @@ def versions() -> dict[str, str | None]:
     return {**provenance(), **{name: version(name) for name in ("ml_dtypes", "mpmath", "scipy")}}
 
 
+def by(dask: str | None, workers: int) -> str:
+    """Whose processes ran the problems: Dask's, of this machine or of others, or a pool's."""
+    if dask:
+        return "Dask, local" if dask == "local" else "Dask"
+    return f"{workers} processes" if workers > 1 else "one process"
+
+
 def main(arguments: list[str] | None = None) -> int:
     """The command. 1 where a result is wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.random_problems", description=__doc__)
@@ -362,7 +369,8 @@ def main(arguments: list[str] | None = None) -> int:
             again = f"--seed {given.seed} --first {number} --count 1"
             print(f"  python -m tests.random_problems {again}\n", flush=True)
     seconds = time.perf_counter() - start
-    counts = {"seed": given.seed, "first": given.first, "count": given.count, "wrong": wrong}
+    counts = {"seed": given.seed, "first": given.first, "count": given.count, "wrong": wrong,
+              "by": by(given.dask, given.workers)}  # fmt: skip
     more = {"unbounded": free, "seconds": round(seconds, 1), "drawn": generator()}
     if given.rows:
         with given.rows.open("a") as file:

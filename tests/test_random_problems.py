@@ -161,6 +161,13 @@ def test_a_failure_comes_with_the_line_that_reruns_it(monkeypatch, capsys, tmp_p
     row = json.loads(rows.read_text())
     assert (row["seed"], row["first"], row["count"], row["wrong"]) == ("7", 2, 3, 3)
     assert {"commit", "numpy", "seconds", "drawn"} <= set(row)
+    assert row["by"] == "one process"
+
+
+def test_a_row_says_whose_processes_ran() -> None:
+    assert random_problems.by("local", 2) == "Dask, local"
+    assert random_problems.by("tcp://there:8786", 1) == "Dask"  # and no address
+    assert random_problems.by(None, 2) == "2 processes"
 
 
 def test_elements_are_the_numbers_that_they_hold() -> None:

@@ -3,7 +3,7 @@
 ``python -m experiments.judged.on_gpu`` prints a line a kernel.
 A row a kernel: what it claims, the verdict that is expected and the one found, which checks refused
 it. Rows replace experiments/results/judged_gpu.jsonl. Rows of times (experiments.judged.times)
-stay. With ``--sources`` those of others are judged (experiments.judged.others). Each kernel is
+stay. With ``--sources`` those of others are judged, too (experiments.judged.others). Each kernel is
 judged in a process of its own, some at once, and has its seconds. Exit code 1 if a right one is
 refused, a fault accepted or refused for something else, or one could not be judged. Of a library
 that picks among its kernels, and of others' code, nobody knows before: its verdict is shown, and
@@ -120,7 +120,7 @@ def _other(name: str, where: str = "", **more: Any) -> Kernel:
     return Kernel(name, where or f"others:{name}", more.pop("library", "cupy"), None, **more)
 
 
-# Of others, built from sources that lie in a folder: nobody knows before what is right.
+# What others wrote, built from sources in a folder: nobody knows before what is right.
 OTHERS = (
     _other("implgemm_direct", seconds=30),
     _other("implgemm_tiled", seconds=30),
@@ -227,13 +227,13 @@ def main(
     only: Annotated[str, typer.Option(help="Kernels, with commas; all.")] = "",
     output: Annotated[Path, typer.Option(help="File of rows.")] = OUTPUT,
     folder: Annotated[
-        Path | None, typer.Option("--sources", help="Where kernels of others lie: judge these.")
+        Path | None, typer.Option("--sources", help="Where kernels of others lie: judge them, too.")
     ] = None,
 ) -> None:
     """Judge right kernels and planted faults on the GPU at hand."""
     names = [name for name in only.split(",") if name]
     every = (*KERNELS, *OTHERS)
-    offered = OTHERS if folder else KERNELS
+    offered = every if folder else KERNELS
     if unknown := set(names) - {kernel.name for kernel in offered}:
         raise SystemExit(f"no kernel {', '.join(sorted(unknown))}")
     kernels = [kernel for kernel in offered if not names or kernel.name in names]

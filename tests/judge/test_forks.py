@@ -42,7 +42,7 @@ def test_one_whose_copy_returns_is_refused(monkeypatch) -> None:
     found = judged("returns_twice", 2, monkeypatch)
     assert os.getpid() == here
     assert [fault.finding.check for fault in found.faults] == ["fork"], found.verdict
-    assert "a process that it forks returns as its caller's copy" in found.verdict
+    assert "a process that it forks returns as its caller, too" in found.verdict
 
 
 def test_what_does_not_fork_says_nothing_of_it(monkeypatch) -> None:

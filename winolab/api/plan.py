@@ -14,7 +14,7 @@ from winolab.options import ConvOptions
 from winolab.problem import Direction, Layout, Problem
 
 if TYPE_CHECKING:
-    from winolab.gpu.planner.considered import Considered
+    from winolab.api.planned import Planned
 
 
 def plan(
@@ -32,7 +32,7 @@ def plan(
     device: str | Device = "h100",
     workspace_limit: int | None = None,
     tolerance: float | str | None = None,
-) -> Considered:
+) -> Planned:
     """The kernels that a call on a GPU would run, and what else was considered; needs no GPU.
 
     ``input_shape`` and ``filter_shape`` are x's and w's in ``layout`` in every ``direction``:
@@ -42,8 +42,9 @@ def plan(
     ``winolab devices`` or a Device; ``workspace_limit`` is in bytes; ``tolerance`` counts for data
     uniform on [-1, 1]. The other arguments are those of :func:`winolab.conv_forward`.
 
-    The result prints, and ``to_dict()`` has it as JSON has: kernel, config, workspace in bytes,
-    predicted time in µs and relative RMS error of the plan and of the fastest of every kernel.
+    The result prints, ``plot()`` draws it, and ``to_dict()`` has it as JSON has: kernel, config,
+    workspace in bytes, predicted time in µs and relative RMS error of the plan and of the fastest
+    of every kernel.
 
     Raises ValueError, in one line, for shapes, algorithms, precisions and devices that are unknown
     or do not fit, a tolerance beside an algorithm or that nothing keeps to, where no kernel runs
@@ -53,7 +54,7 @@ def plan(
     >>> found.chosen.kernel, found.to_dict()["plan"]["workspace_bytes"]
     ('Γ8(6,3)', 1616640)
     """
-    from winolab.gpu.planner.considered import considered
+    from winolab.api.planned import planned
     from winolab.gpu.planner.request import Request
 
     asked = ConvOptions(
@@ -78,4 +79,4 @@ def plan(
         workspace_limit=workspace_limit,
         tolerance=asked.tolerance,
     )
-    return considered(request)
+    return planned(request)

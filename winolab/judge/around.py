@@ -1,8 +1,10 @@
-"""What surrounds calls of a kernel: threads, memory that stays taken, settings of the process."""
+"""What surrounds calls of a kernel: threads, processes that it forks, memory that stays taken,
+settings of the process."""
 
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import random
 import sys
@@ -26,6 +28,7 @@ PAUSES, PAUSE = 600, 2e-3  # how often a thread waits between two operations, se
 WARM, PARTS, MANY = 3, 3, 4  # calls before memory is watched, and each time that it is
 LITTLE = 1 << 18  # bytes by which a process grows without a leak
 PAGE = 4096
+BACK = 0.1  # seconds in which a forked process that comes back is waited for, once
 
 
 def different(y: np.ndarray, other: np.ndarray) -> int:
@@ -95,6 +98,50 @@ def together(library: NumPy, calls: Sequence[Call], file: str = "") -> str:
     finally:
         sys.setswitchinterval(before)
     return said[0] if said else ""
+
+
+class Forks:
+    """Counts of this process: ``count``, how often Python forked here (not for another program, as
+    ``subprocess`` does), and whether a copy of this process came back from a call."""
+
+    def __init__(self) -> None:
+        self.count = self._waited = self._begun = 0
+        self._back = mmap.mmap(-1, 1)  # shared with what is forked
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_parent=self._counted)
+
+    def begin(self) -> int:
+        """How often it has forked; what comes back from then on is told of, not what was forked
+        before and is late."""
+        self._begun = self._begun % 255 + 1
+        return self.count
+
+    def _counted(self) -> None:
+        self.count += 1
+
+    @contextmanager
+    def ended(self) -> Iterator[None]:
+        """Within it a forked process may work and end; one that leaves it ends here, and is told
+        of, so that nothing behind it is done twice."""
+        here = os.getpid()
+        try:
+            yield
+        finally:
+            if os.getpid() != here:
+                self._back[0] = self._begun
+                os._exit(0)
+
+    def back(self) -> bool:
+        """Whether one has left since this was asked last."""
+        if self.count > self._waited:
+            time.sleep(BACK if not self._waited else 0)
+            self._waited = self.count
+        found = self._back[0] == self._begun > 0
+        self._back[0] = 0
+        return found
+
+
+FORKS = Forks()
 
 
 class _Others(Exception):

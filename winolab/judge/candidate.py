@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from winolab.judge.forks import FORKS
+from winolab.judge.around import FORKS
 from winolab.judge.libraries import NumPy
 from winolab.judge.problems import Serves
 from winolab.problem import Problem, in_layout, shapes

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from winolab.judge import data
-from winolab.judge.around import different, differing, grown, mark, settings, together, watched
+from winolab.judge import around, data
+from winolab.judge.around import FORKS, different, differing, grown, settings, together, watched
 from winolab.judge.candidate import Candidate, Declined
 from winolab.judge.claim import Claim
 from winolab.judge.explain import described, finite
-from winolab.judge.forks import FORKS
 from winolab.judge.libraries import Zone
 from winolab.judge.problems import text
 from winolab.problem import Problem, in_layout, shapes
@@ -118,7 +117,7 @@ class Judge:
         self.held: list[Zone] = []  # of a trial: no address is another array's meanwhile
         self.patient = True  # whether results that come late are waited for
         self._warm = False
-        self._forks = FORKS.count
+        self._forks = FORKS.begin()
         self._changed: list[str] = []  # settings of the process, by a trial's first call
         self._watched = False
 
@@ -149,7 +148,7 @@ class Judge:
             if finding is None and first is not None and (differ := differing(first, call.y)):
                 finding = Finding("repeat", f"{differ} from those of the very first call")
             if FORKS.back():
-                finding = Finding("fork", "a process that it forks returns as its caller's copy")
+                finding = Finding("fork", "a process that it forks returns as its caller, too")
         except Declined as error:
             if not served:
                 return Outcome(left=str(error))
@@ -323,7 +322,7 @@ class Judge:
         if not call.kept:
             return Finding("kept", "the result of one call changes with the next call")
         new = case.calls == CALLS and not self.candidate.out
-        marked = mark(self.candidate.arrays, call.raw, call.y) if new else None
+        marked = around.mark(self.candidate.arrays, call.raw, call.y) if new else None
         for number in range(1, case.calls):
             guard = "huge" if number == case.calls - 1 else "nan"
             again = self.call(case.problem, operands, replace(how, guard=guard, before=number == 1))

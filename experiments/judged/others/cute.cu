@@ -1,5 +1,5 @@
-// A function of C around the CuTe kernel of conv_op_optimization/cute, with layouts as its main.cu
-// has them, on a stream. Arrays lie channels last.
+// A function of C around the CuTe kernel of conv_op_optimization/cute, with the layouts that its
+// program gives it, on a stream. Arrays lie channels last.
 
 #include <cuda_runtime.h>
 
