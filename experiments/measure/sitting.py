@@ -85,6 +85,7 @@ STEPS = (
     Step("order", 60, "experiments.measure.memory_order", limited=False),
     Step("fused", 120, "experiments.measure.fused.beside"),
     Step("fused_own", 120, "experiments.measure.fused.own"),
+    Step("fused_errors", 40, "experiments.measure.fused.errors"),
     Step("fused_steps", 30, "experiments.measure.fused.left_out"),
     Step("fused_loop", 60, "experiments.measure.fused.wgmma_loop"),
     Step("im2col", 90, "experiments.measure.published.im2col"),

@@ -1,5 +1,5 @@
 """What the fused kernel's other policies make of openCNN's layers, what bank conflicts counters
-find, and what each step of the kernel takes: measured here, nothing judged."""
+find, what each step of the kernel takes, how much it errs: measured here, nothing judged."""
 
 from __future__ import annotations
 
@@ -101,6 +101,29 @@ def cells_left_out(rows: Sequence[Row]) -> list[Cell]:
     ]
 
 
+def cells_errors(rows: Sequence[Row]) -> list[Cell]:
+    """Errors of the kernel and over what is predicted and simulated of it; a fifth was the aim."""
+    found = []
+    for row in rows:
+        parts = row["plan"].partition("split_k=")[2].partition(" ")[0]
+        where = f"{row['layer']} N = {row['batch']}, {row['direction']}, {row['kernel']} "
+        where += row["products"] + (f" in {parts} parts" if parts not in ("", "1") else "")
+        where += f", {row['plan'].split('x')[0]} filters" * ("x32x8" in row["plan"])
+        of = "[1, 2)" if row["data"] == "u12" else "[-1, 1)"
+        for name, title in (("rms", "relative RMS"), ("mare", "MARE")):
+            if name in row:
+                found.append(one(where, f"{title}, {of}", None, row[name]))
+            for other, said in (("predicted", "prediction"), ("simulated", "simulation")):
+                if name in row and (value := row.get(f"{other}_{name}")):
+                    column = f"{title}, {of}, over the {said}"
+                    found.append(one(where, column, None, row[name] / value))
+    return found
+
+
+ERRORS = Table(
+    PAPER, "errors", "Errors of the fused kernel beside prediction and simulation", none,
+    cells_errors, NOTHING, sources=("fused2d_errors",), values=("rms",),
+)  # fmt: skip
 POLICY = Table(
     PAPER, "policies", "Superblocks, groups of filters, memory orders", none, cells_policies,
     NOTHING, sources=("fused2d",), values=("tflops",),

@@ -29,7 +29,7 @@ from experiments.measure.throughput import compile_all
 from winolab.algorithm import Problem, direct, gamma, winograd
 from winolab.bench import oracle
 from winolab.bench.compare import free
-from winolab.bench.contenders import Arrays, Contender, judges, ours, unnamed
+from winolab.bench.contenders import Arrays, Contender, digest, judges, ours, unnamed
 from winolab.bench.frameworks import frameworks
 from winolab.bench.layers import RESNET
 from winolab.bench.timing import FLUSH, Times, interleave
@@ -273,6 +273,7 @@ def described(p: Plan) -> dict[str, Any]:
         "kernel": p.kernel,
         "products": p.precision,
         "plan": str(config),
+        "source": digest(p),
         "output_layout": getattr(config, "layout", ""),
         "bm": getattr(config, "bm", 0),
         "fused": getattr(config, "fused", False),

@@ -3,7 +3,8 @@
 ``python -m experiments.measure.fused.own [--lists NAMES]`` replaces the rows of those lists in
 experiments/results/fused2d.jsonl. "vgg_e_16": Lavin & Gray's layers at N = 1 to 64 in 16-bit
 storage, and in FP32 beside it, sums in parts and not; "gradients": F(3×3, 2×2) of these layers at
-N = 32, beside the planner's choice on FFMA units; "layouts": openCNN's layers in its memory order,
+N = 32, beside the planner's choice on FFMA units; "backward_data": the layers of both papers at
+N = 1 and 32, beside the planner's choice; "layouts": openCNN's layers in its memory order,
 the layouts of the output transform. Rows are as ``experiments.measure.fused.beside`` has them.
 """
 
@@ -42,7 +43,7 @@ from winolab.lines import rewrite
 from winolab.spread import pool
 
 GRADIENTS = winograd((3, 3), (2, 2))
-GRADIENT_BATCH, LAYOUT_BATCHES = 32, ("32", "128")
+GRADIENT_BATCH, LAYOUT_BATCHES, DATA_BATCHES = 32, ("32", "128"), (1, 32)
 ROUNDS, FEW, LONG = 7, 3, 1e-3
 
 
@@ -68,6 +69,8 @@ def cases(lists: Sequence[str]) -> Iterator[Case]:
         elif "vgg_e_16" in lists and batch in VGG_BATCHES:
             for group in ("fp32", "fp16"):
                 yield Case("vgg_e_16", one.layer, one.depth, one.problem, group)
+        if "backward_data" in lists and batch in DATA_BATCHES:
+            yield Case("backward_data", one.layer, one.depth, one.problem, "fp32", "backward_data")
         if "gradients" in lists and one.list == "vgg_e" and batch == GRADIENT_BATCH:
             yield Case("gradients", one.layer, one.depth, one.problem, "fp32", "backward_filter")
 
@@ -93,7 +96,9 @@ def planned(case: Case, device: Device) -> list[Plan]:
             for make in (partial(Config, ahead=True), narrow)
             for split in (0, 1)
         ]
-        configs = [*whole, Config(fused=True), narrow(fused=True)]
+        configs = [*whole, Config(fused=True), Config(ahead=True, fused=True), narrow(fused=True)]
+    if case.list == "backward_data":
+        found.append(planner.plan(request))
     for config in configs:
         asked = replace(request, algorithm=algorithm, precision=precision, config=config)
         found += plans(asked)
@@ -164,8 +169,8 @@ def _exact(case: Case, arrays: Arrays) -> tuple[Any, list[int] | None]:
 
 def main(
     lists: Annotated[
-        str, typer.Option(help="With commas: vgg_e_16, gradients, layouts.")
-    ] = "layouts,gradients,vgg_e_16",
+        str, typer.Option(help="With commas: as above.")
+    ] = "layouts,gradients,backward_data,vgg_e_16",
     seconds: Annotated[float, typer.Option(help="Time that the run may take.")] = 600,
 ) -> None:
     """Measure all cases, and replace their rows."""

@@ -38,3 +38,16 @@ def test_what_lacks_a_step_is_said_to_be_wrong() -> None:
     assert (whole.column, whole.note, cut.column) == ("the kernel", "", "without loads")
     assert cut.note == "its results are wrong"
     assert "without loads 0.95" in texts.TEXTS[policies.STEPS.key].found([whole, cut])[0]
+
+
+def test_errors_are_over_what_is_predicted_of_them() -> None:
+    row = {"layer": "Conv2", "batch": 32, "direction": "forward", "kernel": "F(2×2,3×3)"}
+    row |= {"products": "fp32", "plan": "64x32x8 channels stages=3+2 split_k=4", "data": "u12"}
+    row |= {"rms": 2e-7, "mare": 3e-7, "predicted_rms": 1e-7, "simulated_mare": 3e-7}
+    found = {c.column: c.ours for c in policies.cells_errors([row])}
+    assert found == pytest.approx({
+        "relative RMS, [1, 2)": 2e-7, "relative RMS, [1, 2), over the prediction": 2.0,
+        "MARE, [1, 2)": 3e-7, "MARE, [1, 2), over the simulation": 1.0,
+    })  # fmt: skip
+    (told,) = texts.TEXTS[policies.ERRORS.key].found(policies.cells_errors([row]))
+    assert "prediction 2.00 to 2.00, 1 of 1" in told
