@@ -1,9 +1,9 @@
 """Times of kernels on a GPU beside everybody's: ``python -m experiments.judged.times``.
 
-Each kernel that experiments.judged.on_gpu accepted, on the layers of a list, in turn with every
+Kernels that experiments.judged.on_gpu accepted, on the layers of a list, in turn with every
 algorithm of cuDNN, PyTorch's convolutions and ours: cold and warm quartiles, effective TFLOPS and
-their share of the ceiling, bytes of workspace. Rows of kind "time" replace those of the same kernel
-and layer in experiments/results/judged_gpu.jsonl. A layer is not begun after the given seconds.
+their share of the ceiling, bytes of workspace. Rows of kind "time" replace those of the same layer
+in experiments/results/judged_gpu.jsonl. A layer is not begun after the given seconds.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from winolab.judge.loading import load
 from winolab.lines import rewrite
 
 TIMED = "right,triton,winolab_direct"
+SHOWN = 3  # of the fastest, of each layer
 
 
 def loaded(kernel: Kernel) -> Candidate:
@@ -36,8 +37,9 @@ def line(row: dict[str, Any]) -> str:
     """A row of the table."""
     who = " ".join(str(row.get(key, "")) for key in ("method", "kernel", "products", "layout"))
     return (
-        f"{row['name']:16} {row['layer']:22} {row['tflops']:7.2f} TFLOPS {row['share']:6.3f} cold "
-        f"{row['cold_us'][1]:9.1f} us warm {row['warm_us'][1]:9.1f} us {who}"
+        f"{row['layer']:22} {row['tflops']:7.2f} TFLOPS, share {row['share']:.3f}, cold "
+        f"{row['cold_us'][1]:.1f} us, warm {row['warm_us'][1]:.1f} us, "
+        f"{row.get('held_bytes', row.get('workspace'))} B beside: {row['name']} {who}"
     )
 
 
@@ -53,33 +55,36 @@ def main(
     asked = kernels.split(",")
     if unknown := set(asked) - named.keys():
         raise SystemExit(f"no kernel {', '.join(sorted(unknown))}")
+    claims = {(named[name].algorithm, named[name].precision) for name in asked}
+    if len(claims) > 1:
+        raise SystemExit("the kernels claim different things; time those of one precision at once")
+    claim = Claim(*claims.pop())
     try:
         machine = {**environment.provenance(), **bench.context()}
     except MachineError as error:
         raise SystemExit(str(error)) from None
     count = 0
     for layer_name, layer in [(str(layer), layer) for _, layer in bench.named(layers)]:
-        for name in asked:
-            if time.monotonic() > end:
-                print(f"{name} {layer_name}: left out: no time")
-                continue
-            kernel = named[name]
-            claim = Claim(kernel.algorithm, kernel.precision)
-            try:
-                found = speed.timed(loaded(kernel), claim, layer.problem, layer_name)
-            except Declined as error:
-                print(f"{name} {layer_name}: {error}")
-                continue
-            found = [{**machine, "name": name, **row} for row in found]
-            others = [row for row in stored(output)
-                      if (row.get("name"), row.get("layer")) != (name, layer_name)]  # fmt: skip
-            rewrite(output, [*others, *found])
-            count += len(found)
-            for row in sorted((r for r in found if "tflops" in r), key=lambda r: -r["tflops"])[:3]:
+        if time.monotonic() > end:
+            print(f"{layer_name}: left out: no time")
+            continue
+        candidates = {name: loaded(named[name]) for name in asked}
+        try:
+            found = speed.on_gpu([*candidates.values()], claim, layer.problem, layer_name)
+        except Declined as error:
+            print(f"{layer_name}: {error}")
+            continue
+        called = {candidate.name: name for name, candidate in candidates.items()}
+        found = [{**machine, "name": called.get(row.get("kernel", ""), row["method"]), **row}
+                 for row in found]  # fmt: skip
+        others = [row for row in stored(output)
+                  if (row.get("row"), row.get("layer")) != ("time", layer_name)]  # fmt: skip
+        rewrite(output, [*others, *found])
+        count += len(found)
+        timed = sorted((row for row in found if "tflops" in row), key=lambda row: -row["tflops"])
+        for place, row in enumerate(timed):
+            if place < SHOWN or row["method"] == "judged":
                 print(line(row), flush=True)
-            for row in found:
-                if row["method"] == "judged":
-                    print(line(row), f"{row['held_bytes']} B beside", flush=True)
     print(f"{count} rows")
 
 

@@ -8,7 +8,7 @@ import os
 import statistics
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
@@ -44,7 +44,9 @@ def timed(candidate: Candidate, claim: Claim, problem: Problem, name: str) -> li
 
     Raises Declined where the kernel does not serve the layer.
     """
-    rows = (_on_gpu if candidate.arrays.cuda else _on_cpu)(candidate, claim, problem)
+    if candidate.arrays.cuda:
+        return on_gpu([candidate], claim, problem, name)
+    rows = _on_cpu(candidate, claim, problem)
     common = {"row": "time", "judged": candidate.name, "layer": name, "problem": text(problem)}
     return [{**common, **row} for row in rows]
 
@@ -231,19 +233,26 @@ def _quartiles(seconds: list[float]) -> list[float]:
     return [round(s * 1e6, 2) for s in statistics.quantiles(seconds, n=4)]
 
 
-def _on_gpu(candidate: Candidate, claim: Claim, problem: Problem) -> list[dict[str, Any]]:
-    """The rows of ``winolab bench``, with the kernel among them."""
+def on_gpu(
+    candidates: Sequence[Candidate], claim: Claim, problem: Problem, name: str
+) -> list[dict[str, Any]]:
+    """The rows of ``winolab bench``, with kernels that claim the same among them.
+
+    Raises Declined where one does not serve the layer.
+    """
     group = GROUPS[claim.precision.partition(",")[0]]
-    guest = _guest(candidate, problem, group)
+    guests = [_guest(candidate, problem, group) for candidate in candidates]
     device = driver.device(0)
     ceiling = (device.fp16_peak if group != "fp32" else device.fp32_peak) / 1e12
-    rows = compare.compare(claim.direction, problem, group, None, Effort(), guests=[guest])
+    rows = compare.compare(claim.direction, problem, group, None, Effort(), guests=guests)
     compare.free()
     for row in rows:
         if "tflops" in row and ceiling:
             row["ceiling_tflops"] = round(ceiling, 1)
             row["share"] = round(row["tflops"] / ceiling, 3)
-    return rows
+    who = ", ".join(candidate.name for candidate in candidates)
+    common = {"row": "time", "judged": who, "layer": name, "problem": text(problem)}
+    return [{**common, **row} for row in rows]
 
 
 def _guest(candidate: Candidate, problem: Problem, group: str) -> Contender:

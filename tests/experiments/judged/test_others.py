@@ -71,37 +71,40 @@ def test_nvcc_is_told_where_the_source_is(tmp_path: Path, monkeypatch) -> None:
         sources.built("implgemm_tiled", tmp_path, tmp_path)
 
 
-def test_times_replace_those_of_the_same_kernel_and_layer(
-    tmp_path: Path, monkeypatch, capsys
-) -> None:
+def test_times_replace_those_of_one_layer(tmp_path: Path, monkeypatch, capsys) -> None:
     """Verdicts and other layers' times stay; what is declined, or begun too late, has no row."""
     output = tmp_path / "rows.jsonl"
-    kept = [
-        {"name": "right", "expected": "accepted"},
-        {"name": "right", "row": "time", "layer": "old"},
-    ]
+    old = {"name": "right", "row": "time", "layer": "old"}
+    kept = [{"name": "right", "expected": "accepted"}, old]
     output.write_text("".join(json.dumps(row) + "\n" for row in kept))
-    both = [Kernel(name, f"x.py:{name}", "cupy", True) for name in ("right", "choosy")]
-    monkeypatch.setattr(times, "KERNELS", both)
+    kernels = [Kernel(name, f"x.py:{name}", "cupy", True) for name in ("right", "choosy")]
+    half = Kernel("half", "x.py:half", "cupy", True, precision="fp16")
+    monkeypatch.setattr(times, "KERNELS", [*kernels, half])
     monkeypatch.setattr(times.bench, "context", lambda: {"device": "a GPU"})
-    monkeypatch.setattr(times, "loaded", lambda kernel: kernel.name)
+    monkeypatch.setattr(times, "loaded", lambda kernel: SimpleNamespace(name=kernel.where))
 
-    def timed(candidate: str, claim: Any, problem: Any, layer: str) -> list[dict]:
-        if candidate == "choosy":
+    def on_gpu(candidates: list, claim: Any, problem: Any, layer: str) -> list[dict]:
+        if len(candidates) > 1:
             raise Declined("both ends")
         speed = {"tflops": 2.0, "share": 0.1, "cold_us": [1, 2, 3], "warm_us": [1, 1, 2]}
         row = {"row": "time", "layer": layer}
-        return [{**row, "method": "judged", "held_bytes": 0, **speed}, {**row, "method": "refused"}]
+        judged = {**row, **speed, "method": "judged", "kernel": "x.py:right", "held_bytes": 0}
+        return [judged, {**row, "method": "refused"}]
 
-    monkeypatch.setattr(times.speed, "timed", timed)
+    monkeypatch.setattr(times.speed, "on_gpu", on_gpu)
     for _ in range(2):
-        times.main("right,choosy", "1x8x8x4:4x3x3", 60, output)
+        times.main("right", "1x8x8x4:4x3x3", 60, output)
     found = [json.loads(row) for row in output.read_text().splitlines()]
     (layer,) = (str(each) for _, each in bench.named("1x8x8x4:4x3x3"))
     assert found[:2] == kept
-    assert [row["layer"] for row in found[2:]] == [layer, layer]
-    assert f"choosy {layer}: both ends" in capsys.readouterr().out
+    rows = [(row["layer"], row["name"], row["device"]) for row in found[2:]]
+    assert rows == [(layer, "right", "a GPU"), (layer, "refused", "a GPU")]
+    assert f"{layer:22} " in capsys.readouterr().out
+    times.main("right,choosy", "1x8x8x4:4x3x3", 60, output)
+    assert f"{layer}: both ends" in capsys.readouterr().out
     times.main("right", "1x8x8x4:4x3x3", -1, output)
     assert "left out: no time" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="no kernel left"):
         times.main("left", "resnet", 1, output)
+    with pytest.raises(SystemExit, match="claim different things"):
+        times.main("right,half", "resnet", 1, output)
