@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.gpu.hosted import compiler
+from tests.gpu.support.host_compiler import compiler
 from winolab.judge.apart import judge_apart
 from winolab.judge.claim import Claim
 from winolab.judge.judgement import Judgement, judge
