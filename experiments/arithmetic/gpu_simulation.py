@@ -57,7 +57,7 @@ def speeds(run: OnGpu) -> tuple[float, float]:
     run.summed_products(a, b)
     whole = time.perf_counter() - begun
     order, edge = run.accumulation, simulated.tile(run.accumulation)
-    source = simulated.source(order, run.accumulate, run.fused, EDGE.bit_length())
+    source = simulated.source(order, run.accumulate, run.fused, EDGE.bit_length(), run.product)
     kernels = load(source, f"simulated {order} sums", {simulated.KERNEL: 0}, 0)
     arrays = cp.asarray(a), cp.asarray(b), cp.empty((EDGE, EDGE), np.float32)
     times = []

@@ -4,7 +4,8 @@
 steps of each instruction one after the other, a million sums a format: random numbers and seven
 kinds that are to part models. It adds a row a format, instruction and model to
 experiments/results/tensor_cores.jsonl: how many sums have the model's bits (any NaN is NaN), by
-kind. WINOLAB_COMMIT names the commit. ``--keep FOLDER`` ends behind the GPU's part, and
+kind. WINOLAB_COMMIT names the commit. ``--preset`` judges the architecture's preset alone, which
+takes seconds of the processor instead of minutes. ``--keep FOLDER`` ends behind the GPU's part, and
 ``--kept FOLDER`` goes on from there, on any machine.
 """
 
@@ -28,6 +29,7 @@ from winolab.gpu.runtime.loader import load
 from winolab.lines import Lines
 from winolab.ref.arithmetic.accumulate import Accumulation, multiply_accumulate
 from winolab.ref.arithmetic.formats import FORMATS
+from winolab.ref.arithmetic.tensor_cores import TENSOR_CORES
 
 RESULTS = ROOT / "experiments" / "results" / "tensor_cores.jsonl"
 INSTANCES, ROWS, COLUMNS, STEPS = 2048, 64, 8, 2
@@ -155,9 +157,14 @@ def words(values: np.ndarray, precision: str) -> np.ndarray:
     return np.ascontiguousarray(steps).view(np.uint32)
 
 
-def models(precision: str) -> Iterator[tuple[Accumulation, bool]]:
-    """The published model first, then others; whether exponents are the formats' fields."""
+def models(precision: str, preset: bool = False) -> Iterator[tuple[Accumulation, bool]]:
+    """The published model first, then others; whether exponents are the formats' fields. With
+    ``preset`` the simulation's alone.
+    """
     k = DEPTH[precision]
+    if preset:
+        yield TENSOR_CORES["hopper"].accumulation(precision), True
+        return
     for block, bits in ((k, 2), (k, 1), (k, 3), (k // 2, 2), (k // 2, 1)):
         for plain in (False, True):
             yield Accumulation("tensor_core", block, bits, "truncate"), plain
@@ -186,10 +193,12 @@ def operands(precision: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return a, b, c
 
 
-def judged(precision: str, found: dict[str, np.ndarray]) -> Iterator[dict[str, Any]]:
+def judged(
+    precision: str, found: dict[str, np.ndarray], preset: bool = False
+) -> Iterator[dict[str, Any]]:
     """The rows of a format: how many sums have each model's bits."""
     data = operands(precision)
-    for order, plain in models(precision):
+    for order, plain in models(precision, preset):
         lowest = 2.0 ** FORMATS[precision].emin if plain else 0.0
         parts = zip(*(np.array_split(v, 64) for v in data), strict=True)
         fp32 = FORMATS["fp32"]
@@ -218,6 +227,7 @@ def main(
     kept: Annotated[
         Path | None, typer.Option(help="Judge what was kept in this folder: needs no GPU.")
     ] = None,
+    preset: Annotated[bool, typer.Option(help="Judge the preset alone.")] = False,
 ) -> None:
     """Compare, and print how many bits agree."""
     if kept is None:
@@ -238,7 +248,7 @@ def main(
         found = {precision: dict(np.load(kept / f"{precision}.npz")) for precision in DEPTH}
     with Lines(output) as file:
         for precision, arrays in found.items():
-            for row in judged(precision, arrays):
+            for row in judged(precision, arrays, preset):
                 file.append(row | where)
                 print(*row.values(), flush=True)
 

@@ -31,7 +31,7 @@ SHAPE = (2, 6, 9, 21)  # matrices, rows, columns, K
 def kernels() -> list[hosted.Kernel]:
     """One translation unit of all cases, each in a namespace of its own."""
     units = [
-        f"namespace case_{i} {{\n{simulated.source(*case, SHAPE[-1].bit_length())}\n}}"
+        f"namespace case_{i} {{\n{simulated.source(*case, SHAPE[-1].bit_length(), case[1])}\n}}"
         f"  // namespace case_{i}\n".replace('extern "C" ', "").replace(
             simulated.KERNEL, f"{simulated.KERNEL}_{i}"
         )
@@ -89,4 +89,4 @@ def test_kernels_have_numpys_bits(kernels: list[hosted.Kernel], kind: str) -> No
 
 def test_numpys_own_order_is_refused() -> None:
     with pytest.raises(ValueError, match="NumPy's own, on the CPU: leave gpu=True out"):
-        simulated.source(Accumulation("unspecified"), FORMATS["fp64"], True, 3)
+        simulated.source(Accumulation("unspecified"), FORMATS["fp64"], True, 3, FORMATS["fp64"])

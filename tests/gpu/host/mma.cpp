@@ -51,6 +51,14 @@ double binade(double v) {
   return bits<double>(bits<uint64_t>(v) & 0x7ff0000000000000);
 }
 
+// As a format has it whose least normal number is given; 0 of 0.
+double reach(double v, double lowest) {
+  const double size = binade(v);
+  return size > 0 && size < lowest ? lowest : size;
+}
+
+double least(bool bf16) { return bf16 ? 0x1p-126 : 0x1p-14; }
+
 constexpr int DEPTH = 16, ROWS = 16, COLUMNS = 8;  // of a product of one instruction
 constexpr int EXTRA_BITS = 2;                      // kept below the last of the largest term
 typedef double Doubles __attribute__((vector_size(8 * COLUMNS)));
@@ -59,23 +67,23 @@ typedef int Ints __attribute__((vector_size(4 * COLUMNS)));
 // Eight columns of B, and the powers of two that their elements reach.
 struct Columns {
   Doubles value[DEPTH], size[DEPTH];
-  void set(int k, int column, float v) {
+  void set(int k, int column, float v, double lowest) {
     value[k][column] = v;
-    size[k][column] = binade(v);
+    size[k][column] = reach(v, lowest);
   }
 };
 struct Row {
   double value[DEPTH], size[DEPTH];
-  void set(int k, float v) {
+  void set(int k, float v, double lowest) {
     value[k] = v;
-    size[k] = binade(v);
+    size[k] = reach(v, lowest);
   }
 };
 
 Doubles whole(Doubles v) { return __builtin_convertvector(__builtin_convertvector(v, Ints), Doubles); }
 
 // Terms are cut below a unit that the largest of them, or the sum so far, decides.
-void add_products(const Row& a, const Columns& b, float (&sums)[COLUMNS]) {
+void add_products(const Row& a, const Columns& b, double lowest, float (&sums)[COLUMNS]) {
   Doubles sum, largest;
   for (int c = 0; c < COLUMNS; ++c) sum[c] = sums[c], largest[c] = __builtin_fabs(sum[c]);
   Doubles reached = largest;  // NaN where a factor is: max would lose it
@@ -86,8 +94,8 @@ void add_products(const Row& a, const Columns& b, float (&sums)[COLUMNS]) {
   }
   Doubles spacing;
   for (int c = 0; c < COLUMNS; ++c) {
-    const double top = binade(largest[c]);
-    spacing[c] = (top < 0x1p-126 ? 0x1p-126 : top) * (0x1p-23 / (1 << EXTRA_BITS));
+    const double top = binade(largest[c]), floor = sum[c] ? 0x1p-126 : lowest * lowest;
+    spacing[c] = (top < floor ? floor : top) * (0x1p-23 / (1 << EXTRA_BITS));
   }
   const Doubles inverse = 1.0 / spacing;
   Doubles total = whole(sum * inverse);
@@ -130,7 +138,7 @@ float element(unsigned long long descriptor, bool mn_major, int mn, int k, bool 
 // The products of a warp: rows g and g + 8 and columns 2q and 2q + 1 of eight are lane 4g + q's,
 // two accumulators a row after another.
 template <class F>
-void multiply_rows(const Row (&a)[ROWS], const Columns& b, F accumulators) {
+void multiply_rows(const Row (&a)[ROWS], const Columns& b, double lowest, F accumulators) {
   for (int row = 0; row < ROWS; ++row) {
     float sums[COLUMNS];
     float* at[COLUMNS / 2];
@@ -138,7 +146,7 @@ void multiply_rows(const Row (&a)[ROWS], const Columns& b, F accumulators) {
       at[q] = accumulators(row % 8 * 4 + q) + row / 8 * 2;
       sums[2 * q] = at[q][0], sums[2 * q + 1] = at[q][1];
     }
-    add_products(a[row], b, sums);
+    add_products(a[row], b, lowest, sums);
     for (int q = 0; q < COLUMNS / 2; ++q) at[q][0] = sums[2 * q], at[q][1] = sums[2 * q + 1];
   }
 }
@@ -147,6 +155,7 @@ void multiply_rows(const Row (&a)[ROWS], const Columns& b, F accumulators) {
 void multiply(const Fiber* lanes, int at) {
   const Product& p = lanes->ordered->products.list[at];
   const int wide = lanes->index / WARP % 4;
+  const double lowest = least(p.bf16);
   for (int lane = 0; lane < WARP; ++lane) {
     const Product& other = lanes[lane].ordered->products.list[at];
     if (lanes[lane].ordered->products.count <= at || p.a != other.a || p.b != other.b || p.n != other.n ||
@@ -160,17 +169,17 @@ void multiply(const Fiber* lanes, int at) {
       if (p.a_registers) {
         const Fiber& lane = lanes[row % 8 * 4 + k % 8 / 2];
         const unsigned pair = lane.ordered->products.list[at].registers[row / 8 + k / 8 * 2];
-        a[row].set(k, widen(pair >> k % 2 * 16, p.bf16));
+        a[row].set(k, widen(pair >> k % 2 * 16, p.bf16), lowest);
       } else {
-        a[row].set(k, element(p.a, p.a_mn, 16 * wide + row, k, p.bf16));
+        a[row].set(k, element(p.a, p.a_mn, 16 * wide + row, k, p.bf16), lowest);
       }
     }
   for (int first = 0; first < p.n; first += COLUMNS) {
     Columns b;
     for (int k = 0; k < DEPTH; ++k)
       for (int c = 0; c < COLUMNS; ++c)
-        b.set(k, c, element(p.b, p.b_mn, first + c, k, p.bf16));
-    multiply_rows(a, b, [&](int lane) { return lanes[lane].ordered->products.list[at].d + first / 2; });
+        b.set(k, c, element(p.b, p.b_mn, first + c, k, p.bf16), lowest);
+    multiply_rows(a, b, lowest, [&](int lane) { return lanes[lane].ordered->products.list[at].d + first / 2; });
   }
 }
 
@@ -198,15 +207,16 @@ void wgmma_wait(int pending) {
 
 void multiply(Fragments mine, bool bf16) {
   of_warp(mine, "mma", [=](auto of) {
+    const double lowest = least(bf16);
     Row a[ROWS];
     Columns b;
     for (int k = 0; k < DEPTH; ++k) {
       const int from = k % 8 / 2, shift = k % 2 * 16;
       for (int row = 0; row < ROWS; ++row)
-        a[row].set(k, widen(of(row % 8 * 4 + from).a[row / 8 + k / 8 * 2] >> shift, bf16));
-      for (int c = 0; c < COLUMNS; ++c) b.set(k, c, widen(of(4 * c + from).b[k / 8] >> shift, bf16));
+        a[row].set(k, widen(of(row % 8 * 4 + from).a[row / 8 + k / 8 * 2] >> shift, bf16), lowest);
+      for (int c = 0; c < COLUMNS; ++c) b.set(k, c, widen(of(4 * c + from).b[k / 8] >> shift, bf16), lowest);
     }
-    multiply_rows(a, b, [=](int lane) { return of(lane).d; });
+    multiply_rows(a, b, lowest, [=](int lane) { return of(lane).d; });
   });
 }
 
@@ -214,16 +224,17 @@ void multiply(Fragments mine, bool bf16) {
 void multiply_tf32(Fragments mine) {
   of_warp(mine, "mma", [=](auto of) {
     const auto number = [](unsigned raw) { return bits<float>(raw & 0xffffe000); };
+    const double lowest = least(true);  // FP32's
     Row a[ROWS];
     Columns b;
     for (int k = 0; k < DEPTH; ++k) {
       const int from = k % 4;
       const bool there = k < 8;
       for (int row = 0; row < ROWS; ++row)
-        a[row].set(k, there ? number(of(row % 8 * 4 + from).a[row / 8 + k / 4 * 2]) : 0);
-      for (int c = 0; c < COLUMNS; ++c) b.set(k, c, there ? number(of(4 * c + from).b[k / 4]) : 0);
+        a[row].set(k, there ? number(of(row % 8 * 4 + from).a[row / 8 + k / 4 * 2]) : 0, lowest);
+      for (int c = 0; c < COLUMNS; ++c) b.set(k, c, there ? number(of(4 * c + from).b[k / 4]) : 0, lowest);
     }
-    multiply_rows(a, b, [=](int lane) { return of(lane).d; });
+    multiply_rows(a, b, lowest, [=](int lane) { return of(lane).d; });
   });
 }
 

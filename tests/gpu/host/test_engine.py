@@ -262,6 +262,10 @@ def test_matrix_products_are_the_references_to_the_bit(layout, bf16) -> None:
     rng = np.random.default_rng(1)
     dtype = ml_dtypes.bfloat16 if bf16 else np.float16
     x, y = (rng.standard_normal((64, 64)).astype(dtype) for _ in range(2))
+    least = float(ml_dtypes.finfo(dtype).smallest_subnormal)
+    for v, rows in ((x, slice(8)), (y, slice(None))):  # subnormal factors, sums, or both
+        chosen = rng.random(v[rows].shape) < 0.5
+        v[rows][chosen] = rng.integers(-100, 101, chosen.sum()) * least
     place, descriptor, step = LAYOUTS[layout]
     swizzle = "at ^= at >> 3 & 0x70;" if "swizzled" in layout else ""
     flag, mn = str(bf16).lower(), str(layout.startswith("mn")).lower()
@@ -304,7 +308,8 @@ def test_matrix_products_are_the_references_to_the_bit(layout, bf16) -> None:
     run(body, [x.view("u2"), y.view("u2"), got], 128)
     order = Accumulation.parse("tensor_core:16:2:truncate")
     exact = x.astype("d"), y.astype("d").T
-    expected = matmul(*exact, order, FORMATS["fp16"], FORMATS["fp32"], True)
+    fmt = FORMATS["bf16" if bf16 else "fp16"]
+    expected = matmul(*exact, order, fmt, FORMATS["fp32"], True)
     assert np.array_equal(got[0], expected)
     assert np.array_equal(got[1], expected)
 

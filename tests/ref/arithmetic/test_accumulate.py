@@ -82,14 +82,18 @@ class Oracle:
             i, turn = i + step, turn + 1
         return total
 
+    def field(self, x):
+        """The power of two that the format has of x: of subnormal numbers the least."""
+        return max(binade(x), Fraction(2) ** self.fmt.emin) if x else 0
+
     def chunks(self, a, b):
         total = Fraction(0)
         for i in range(0, len(a), self.order.block):
             pairs = zip(a[i : i + self.order.block], b[i : i + self.order.block], strict=True)
             terms = [total, *(x * y for x, y in pairs)]
             pairs = zip(a[i : i + self.order.block], b[i : i + self.order.block], strict=True)
-            largest = max(abs(total), *(binade(x) * binade(y) for x, y in pairs))
-            exponent = self.fmt.emin
+            largest = max(abs(total), *(self.field(x) * self.field(y) for x, y in pairs))
+            exponent = self.fmt.emin if total else 2 * self.fmt.emin  # of 0 there is none
             while Fraction(2) ** (exponent + 1) <= largest:
                 exponent += 1
             spacing = Fraction(2) ** (exponent + 1 - self.fmt.precision - self.order.extra_bits)

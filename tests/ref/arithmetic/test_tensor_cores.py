@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import winolab
+from winolab.ref.arithmetic import accumulate
 from winolab.ref.arithmetic.accumulate import multiply_accumulate
 from winolab.ref.arithmetic.formats import FORMATS
+from winolab.ref.arithmetic.loops import installed
 from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.arithmetic.tensor_cores import TENSOR_CORES
 
@@ -33,14 +35,20 @@ PUBLISHED = {
 }
 
 
-def step(a, b, c, bits):
-    """One step of a Tensor Core in integers: a float of FP32, its parts by frexp alone."""
-    terms = [(1, math.frexp(c)[1] - 1 if c else -126, Fraction(c))]
+def step(a, b, c, bits, lowest=-126):
+    """One step of a Tensor Core in integers: a float of FP32, its parts by frexp alone; ``lowest``
+    is the exponent of subnormal factors. 0 has none."""
+
+    def field(v, least):
+        return max(math.frexp(v)[1] - 1, least)
+
+    terms = [(1, field(c, -126), Fraction(c))] if c else []
     for x, y in zip(a, b, strict=True):
         if x and y:
-            exponent = math.frexp(x)[1] + math.frexp(y)[1] - 2
-            terms.append((1, exponent, Fraction(x) * Fraction(y)))
-    top = max(max(exponent for _, exponent, _ in terms), -126)
+            terms.append((1, field(x, lowest) + field(y, lowest), Fraction(x) * Fraction(y)))
+    if not terms:
+        return 0.0
+    top = max(exponent for _, exponent, _ in terms)
     unit = Fraction(2) ** (top - bits)
     total = sum(math.trunc(value / unit) for *_, value in terms) * unit
     if not total:
@@ -215,6 +223,40 @@ def test_subnormal_operands_are_aligned_by_their_fields(
     assert got[0, 0] == float.fromhex(measured)
     if normalised:
         assert multiply_accumulate(*chain)[0, 0] == float.fromhex(normalised)
+
+
+@pytest.mark.parametrize("loops", [True, False])
+@pytest.mark.parametrize("precision", ["fp16", "tf32", "bf16"])
+def test_simulations_align_subnormal_operands_by_their_fields(
+    precision: str, loops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As integers have it, and as the chain that an H200 repeats; by NumPy, and Numba's loops."""
+    monkeypatch.setattr(accumulate, "compiled", (lambda size: installed()) if loops else no_loops)
+    run, fmt = arithmetic(f"{precision}@hopper"), FORMATS[precision]
+    rng = np.random.default_rng(67)
+    a, b = (rng.standard_normal(s) for s in ((24, 40), (40, 9)))
+    for v in (a, b):
+        tiny = rng.integers(-1023, 1024, v.shape) * fmt.smallest_subnormal
+        v[...] = np.where(rng.random(v.shape) < 0.7, tiny, v * (rng.random(v.shape) < 0.5))
+    a, b = (run.asarray(fmt.round(v)) for v in (a, b))
+    got = run.matmul(a, b)
+    order = TENSOR_CORES["hopper"].accumulation(precision)
+    chain = (a.astype(float), b.astype(float), np.zeros(got.shape), order, FORMATS["fp32"])
+    assert np.array_equal(got, multiply_accumulate(*chain, 2.0**fmt.emin))
+    if precision == "fp16":  # normalised, some sums differ; others' are too small to show it
+        assert not np.array_equal(got, multiply_accumulate(*chain))
+    bits, k, _ = PUBLISHED["hopper", precision]
+    for i, row in enumerate(a.tolist()):
+        for j, column in enumerate(b.T.tolist()):
+            total = 0.0
+            for first in range(0, 40, k):
+                part = slice(first, first + k)
+                total = step(row[part], column[part], total, bits, fmt.emin)
+            assert got[i, j] == total
+
+
+def no_loops(size: int) -> None:
+    """NumPy's own."""
 
 
 def test_a_chain_that_begins_at_zero_is_the_simulation() -> None:

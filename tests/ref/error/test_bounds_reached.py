@@ -101,7 +101,25 @@ def test_products_longer_than_what_is_kept_lose_by_alignment_too(
     assert math.isclose(unit.relative, expected, rel_tol=1e-6)
     order = simulated.accumulation
     addends, eta = min(order.block, depth) + 1, 2.0**-149  # the spacing is at least η 2^-extra bits
-    assert unit.absolute == chunks * (addends * 2.0**-order.extra_bits + 1) * eta
+    tiny = 2.0**simulated.product.emin  # as which subnormal factors are aligned
+    assert unit.aligned == chunks * addends * 2 * U * 2.0**-order.extra_bits * tiny
+    rest = chunks * (addends * 2.0**-order.extra_bits + 1) * eta
+    assert math.isclose(unit.absolute, rest + unit.aligned * tiny, rel_tol=1e-12)
+
+
+def test_products_of_subnormal_factors_lose_what_their_fields_are_above_them() -> None:
+    """One of 2⁻²⁴ and 1 is aligned as 2⁻¹⁴: 15 others lose nearly 2⁻³⁹ each, where relative terms
+    allow 2⁻⁴³ in all."""
+    run, e = _float("fp16,accumulation=tensor_core:16:2:truncate"), 2.0**-10
+    x, w = np.full((1, 16, 1), np.float32((1 + e) * 2.0**-14)), np.ones((1, 16, 1), np.float32)
+    x[0, 0], w[0, 1:] = 2.0**-24, (2 - e) * 2.0**-14
+    problem = Problem.of(x.shape, w.shape)
+    y = winograd.forward(x, w, problem, direct(), run)
+    error = np.abs(y - convolution.forward(x, w, problem))
+    limit = bound(x, w, problem, direct(), run)
+    assert error >= 0.99 * 15 * 2.0**-39
+    assert (error <= limit).all()
+    assert (error >= 0.8 * limit).all()
 
 
 def test_sums_that_leave_the_tensor_core_round_outside_too() -> None:

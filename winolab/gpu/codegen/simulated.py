@@ -29,8 +29,9 @@ def tile(order: Accumulation) -> int:
 
 
 @lru_cache(maxsize=64)
-def source(order: Accumulation, fmt: Format, fused: bool, levels: int) -> str:
-    """The translation unit for sums in ``fmt``, of less than 2^levels products.
+def source(order: Accumulation, fmt: Format, fused: bool, levels: int, product: Format) -> str:
+    """The translation unit for sums in ``fmt``, of less than 2^levels products of two numbers of
+    the format ``product``.
 
     Raises ValueError for NumPy's own order, which none can repeat.
     """
@@ -50,6 +51,7 @@ def source(order: Accumulation, fmt: Format, fused: bool, levels: int) -> str:
         "LEVELS": levels if order.kind == "pairwise" else 1,
         "TILE": tile(order),
         "PIECES": max(1, len(order.intervals)),
+        "LOWEST": product.emin if order.kind == "tensor_core" else 0,
     }
     lengths = _Intervals(order.intervals or (0,))
     return unit(f"sums {order} in {fmt.name}", constants, {"interval": lengths}, ("simulated",))

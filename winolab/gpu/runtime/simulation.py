@@ -131,7 +131,9 @@ def _sums(run: Float, a: Any, b: Any, shape: tuple[int, int, int, int]) -> Any:
         simulated_tiles.launch_oracle(kernels, [v.data.ptr for v in (a, b, y)], shape)
         return y
     y = cp.empty((count, rows, columns), np.float32)
-    source = simulated.source(run.accumulation, run.accumulate, run.fused, depth.bit_length())
+    levels = depth.bit_length()
+    order, fmt = run.accumulation, run.accumulate
+    source = simulated.source(order, fmt, run.fused, levels, run.product)
     kernels = _loaded(source, KERNEL)
     pointers = [v.data.ptr for v in (a, b, y)]
     simulated.launch(kernels, pointers, shape, simulated.tile(run.accumulation))

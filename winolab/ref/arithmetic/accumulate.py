@@ -46,11 +46,10 @@ class Accumulation:
     tensor_core: `block` exact products and the accumulator are aligned to the largest exponent
         among them, a product's being the sum of its factors', truncated to the accumulator's
         precision plus `extra_bits`, added exactly, and the result is rounded as `rounding` says,
-        overflow to infinity. With chunks of 16 (m16n8k16, wgmma) or 8 (m16n8k8), 2 extra bits and
-        truncation it repeats an H200's bits but those of subnormal numbers (docs/notes/045; Fasi,
-        Higham, Mikaitis & Pranesh 2021, Numerical behavior of NVIDIA tensor cores, PeerJ CS
-        7:e330).
-        With
+        overflow to infinity. Exponents are the formats' fields: a subnormal's is that of the least
+        normal number; 0 has none. With chunks of 16 (m16n8k16, wgmma) or 8 (m16n8k8), 2 extra bits
+        and truncation it repeats an H200's bits (docs/notes/067; Fasi, Higham, Mikaitis & Pranesh
+        2021, Numerical behavior of NVIDIA tensor cores, PeerJ CS 7:e330). With
         `intervals`, so many products are summed from zero, then added to an outer accumulator
         outside of the Tensor Core, rounded to nearest (Ootomo & Yokota 2022); of several, each
         in turn.
@@ -238,12 +237,14 @@ ORDERS: dict[str, Callable[[Array, Array, Array, MultiplyAdd, int], None]] = {
 }
 
 
-def _tensor_core(a: Array, b: Array, acc: Array, order: Accumulation, fmt: Format) -> None:
+def _tensor_core(
+    a: Array, b: Array, acc: Array, order: Accumulation, fmt: Format, lowest: float
+) -> None:
     inner = np.empty_like(acc)
     for piece in pieces(len(a), order.intervals):
         part = slice(piece.start, piece.stop)
         inner.fill(0)
-        _chunks(a[part], b[part], inner, order, fmt)
+        _chunks(a[part], b[part], inner, order, fmt, lowest)
         acc[...] = fmt.round(acc + inner)
 
 
@@ -253,7 +254,7 @@ def _binade(x: Array, lowest: float = 0.0) -> Array:
 
 
 def _chunks(
-    a: Array, b: Array, acc: Array, order: Accumulation, fmt: Format, lowest: float = 0.0
+    a: Array, b: Array, acc: Array, order: Accumulation, fmt: Format, lowest: float
 ) -> None:
     chunk = order.block
     products = np.empty((min(chunk, len(a)), *acc.shape))
@@ -264,10 +265,8 @@ def _chunks(
         np.multiply(x, y, out=p)
         np.multiply(_binade(x, lowest), _binade(y, lowest), out=size)
         largest = np.maximum(size.max(axis=0), np.abs(acc))
-        least = (
-            np.where(acc == 0, 2.0 ** (2 * fmt.emin), 2.0**fmt.emin) if lowest else 2.0**fmt.emin
-        )
-        spacing = np.maximum(_binade(largest), least)
+        least = 2.0**fmt.emin
+        spacing = np.maximum(_binade(largest), np.where(acc == 0, lowest * lowest or least, least))
         spacing *= 2.0 ** (1 - fmt.precision - order.extra_bits)
         p /= spacing
         np.trunc(p, out=p)
@@ -348,8 +347,7 @@ def matmul(
     if product.precision <= 24 and (loops := compiled(out.size * depth)):
         if order.kind == "tensor_core":
             ends = np.array([piece.stop for piece in pieces(depth, order.intervals)])
-            bits, truncate = order.extra_bits, order.rounding == "truncate"
-            made = loops.tensor_core(a, b, ends, order.block, accumulate, bits, truncate)
+            made = loops.tensor_core(a, b, ends, order, accumulate, 2.0**product.emin)
         else:
             made = loops.matmul(a, b, order.kind, order.block, accumulate, fused)
         return made.reshape(out.shape)
@@ -367,7 +365,7 @@ def matmul(
             x, y = x[..., None], y[:, :, None, :]  # (K, g, m, 1), (K, g, 1, n)
             acc = np.zeros(flat[part].shape)
             if order.kind == "tensor_core":
-                _tensor_core(x, y, acc, order, accumulate)
+                _tensor_core(x, y, acc, order, accumulate, 2.0**product.emin)
             else:
                 madd = MultiplyAdd(accumulate, acc.shape, fused, smallest)
                 ORDERS[order.kind](x, y, acc, madd, order.block)
@@ -380,10 +378,9 @@ def multiply_accumulate(
 ) -> Array:
     """a (..., M, K) @ b (..., K, N) + c as a chain of a Tensor Core's steps, which begins at c.
 
-    ``lowest`` other than 0, the least exponent of the operands' normal numbers as a power of two:
-    alignment takes exponents as the formats have them, subnormal operands at that one, and leaves
-    an accumulator of 0 out. With it an H200 has these bits (docs/notes/045); without, it differs
-    where operands or all of a sum are subnormal.
+    ``lowest`` is the least exponent of the operands' normal numbers as a power of two, at which
+    subnormal ones are aligned; with 0 all are as if they were normal, and so is an accumulator of
+    0: an H200 differs from that where operands or all of a sum are subnormal (docs/notes/045).
     """
     total = np.array(c, np.float64)
     x, y = np.moveaxis(a, -1, 0)[..., None], np.moveaxis(b, -2, 0)[..., None, :]

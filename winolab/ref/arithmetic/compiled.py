@@ -236,7 +236,14 @@ def _summed(a, b, out, tile, kind, block, fused, fmt):
 
 
 @njit
-def _spacing(sizes, part, inner, total, inverse, width, first, last, fmt, extra):
+def _reach(x, lowest):
+    """The binade of x as its format has it, of subnormal numbers ``lowest``; 0 of 0."""
+    size = _binade(x)
+    return max(size, lowest) if size > 0 else 0.0
+
+
+@njit
+def _spacing(sizes, part, inner, total, inverse, width, first, last, fmt, extra, lowest):
     """1 over the unit of the last bit that is kept, and the sum before in that unit."""
     unit, low, _, _, _ = fmt
     for j in range(width):
@@ -245,17 +252,18 @@ def _spacing(sizes, part, inner, total, inverse, width, first, last, fmt, extra)
     while k + 4 <= last:
         p, q, r, s = part[k], part[k + 1], part[k + 2], part[k + 3]
         for j in range(width):
-            x = max(_binade(p[j]) * sizes[k], _binade(q[j]) * sizes[k + 1])
-            y = max(_binade(r[j]) * sizes[k + 2], _binade(s[j]) * sizes[k + 3])
+            x = max(_reach(p[j], lowest) * sizes[k], _reach(q[j], lowest) * sizes[k + 1])
+            y = max(_reach(r[j], lowest) * sizes[k + 2], _reach(s[j], lowest) * sizes[k + 3])
             inverse[j] = max(inverse[j], max(x, y))
         k += 4
     while k < last:
         p = part[k]
         for j in range(width):
-            inverse[j] = max(inverse[j], _binade(p[j]) * sizes[k])
+            inverse[j] = max(inverse[j], _reach(p[j], lowest) * sizes[k])
         k += 1
     for j in range(width):
-        inverse[j] = 1.0 / (max(_binade(inverse[j]), low) * unit * extra)
+        least = low if inner[j] != 0 else lowest * lowest
+        inverse[j] = 1.0 / (max(_binade(inverse[j]), least) * unit * extra)
         total[j] = _trunc(inner[j] * inverse[j])
 
 
@@ -291,7 +299,7 @@ def _not_finite(line, part, inner, total, inverse, width, first, last):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _chunks(a, b, out, tile, ends, chunk, fmt, extra, truncate, finite):
+def _chunks(a, b, out, tile, ends, chunk, fmt, extra, truncate, lowest, finite):
     """out = a @ b as a Tensor Core sums it; ``ends`` are those of the intervals, ``finite`` says
     that no element is NaN or infinite."""
     groups, rows, depth = a.shape
@@ -306,13 +314,14 @@ def _chunks(a, b, out, tile, ends, chunk, fmt, extra, truncate, finite):
             for i in range(rows):
                 line, first = a[g, i], 0
                 for k in range(depth):
-                    sizes[k] = _binade(line[k])
+                    sizes[k] = _reach(line[k], lowest)
                 _clear(acc)
                 for stop in ends:
                     _clear(inner)
                     while first < stop:
                         last = min(first + chunk, stop)
-                        _spacing(sizes, part, inner, total, inverse, width, first, last, fmt, extra)
+                        given = (width, first, last, fmt, extra, lowest)
+                        _spacing(sizes, part, inner, total, inverse, *given)
                         _aligned(line, part, total, inverse, width, first, last)
                         held = True
                         for j in range(width):
@@ -376,18 +385,13 @@ def matmul(
 
 
 def tensor_core(
-    a: NDArray[Any],
-    b: NDArray[Any],
-    ends: NDArray[np.int64],
-    chunk: int,
-    fmt: Format,
-    extra_bits: int,
-    truncate: bool,
+    a: NDArray[Any], b: NDArray[Any], ends: NDArray[np.int64], order: Any, fmt: Format, least: float
 ) -> NDArray[np.float64]:
     """(G, M, K) @ (G, K, N) as ``accumulate`` has it for a Tensor Core."""
     a, b = (np.ascontiguousarray(v, np.float64) for v in (a, b))
     out = np.zeros((len(a), a.shape[1], b.shape[2]))
     tile = _tile(a.shape[2], b.shape[2], 8)
-    extra, finite = 2.0**-extra_bits, bool(np.isfinite(a).all() and np.isfinite(b).all())
-    _chunks(a, b, out, tile, ends, chunk, numbers(fmt), extra, truncate, finite)
+    extra, finite = 2.0**-order.extra_bits, bool(np.isfinite(a).all() and np.isfinite(b).all())
+    how = (order.block, numbers(fmt), extra, order.rounding == "truncate", least, finite)
+    _chunks(a, b, out, tile, ends, *how)
     return out

@@ -72,10 +72,11 @@ def depth_of(problem: Problem, region: Region) -> int:
 
 @dataclass(frozen=True)
 class Unit:
-    """Relative and absolute size of one rounding; both 0 where nothing is rounded."""
+    """Relative and absolute size of one rounding; all 0 where nothing is rounded."""
 
     relative: float = 0.0
     absolute: float = 0.0
+    aligned: float = 0.0  # absolute too, of an operand of 1
 
     @property
     def growth(self) -> float:
@@ -158,18 +159,16 @@ def part(run: Float) -> Format:
 def accumulation_unit(run: Float, k: int) -> Unit:
     """Bound of the error of a sum of k products, relative to the sum of their magnitudes.
 
-    With u and η of the accumulate format: sequential k roundings (Higham, section 3.1), the first
-    product's included; two_level of block b: min(b, k) + ⌈k/b⌉ − 1; pairwise 1 + ⌈log2 k⌉ (Higham,
-    section 4.2); kahan as `kahan_factor`; unspecified: k whatever the order (section 3.1).
-
+    With u and η of the accumulate format, k roundings in sequence or in any order (Higham, section
+    3.1); two_level of block b: min(b, k) + ⌈k/b⌉ − 1; pairwise 1 + ⌈log2 k⌉ (4.2); `kahan_factor`.
     tensor_core with chunk c and g extra bits: aligning to the largest magnitude loses less than
     2^(1−g) u of it for each of the c addends that are not the largest (c + 1 where products have
-    more bits than are kept), then one rounding, for each of ⌈k/c⌉ chunks. The spacing is never
-    below η 2^-g. With intervals, a product goes through the chunks of the longest at most, then
-    through the additions of all that follow, of u each.
-
-    Operands of n parts of unit roundoff v bring n(n + 1)/2 products, whose magnitudes sum to
-    (1 + n v)² of the product's at most, and leave products out (`split.dropped`).
+    more bits than are kept), then one rounding, for each of ⌈k/c⌉ chunks, by η 2^-g at least. A
+    subnormal factor counts as 2^emin there, and its product as 2^emin of the other at most: (c + 1)
+    2^(1−g) u of that a chunk, ``aligned``. With intervals, a product goes through the chunks of the
+    longest at most, then through the additions of all that follow, of u each.
+    Operands of n parts of unit roundoff v bring n(n + 1)/2 products, whose magnitudes sum to at
+    most (1 + n v)² of the product's, and leave products out (`split.dropped`).
     """
     if k == 0:
         return Unit()
@@ -178,7 +177,7 @@ def accumulation_unit(run: Float, k: int) -> Unit:
         group = max(1, run.accumulation.block)
         unit = _sum_unit(run, -(-k // group) * group * split.products(n))
         grown = (1 + n * v) ** 2 * unit.relative
-        return Unit(grown + split.dropped(part(run), n), unit.absolute)
+        return replace(unit, relative=grown + split.dropped(part(run), n))
     return _sum_unit(run, k)
 
 
@@ -195,7 +194,9 @@ def _sum_unit(run: Float, k: int) -> Unit:
         lengths = [len(p) for p in pieces(chunks, [i // order.block for i in order.intervals])]
         growth = max(lengths) * (math.log1p(aligned) + math.log1p(rounded))
         growth += (len(lengths) - 1) * math.log1p(u)
-        return Unit(math.expm1(growth), chunks * ((c + 1) * fine + 1) * eta)
+        absolute, tiny = chunks * ((c + 1) * fine + 1) * eta, 2.0**run.product.emin
+        reached = chunks * (c + 1) * 2 * u * fine * tiny
+        return Unit(math.expm1(growth), absolute + above(reached, tiny), reached)
     if order.kind == "kahan":
         product = 0.0 if run.fused else u
         return Unit((1 + kahan_factor(k, u)) * (1 + product) - 1, k * fmt.underflow)
@@ -211,12 +212,11 @@ def _sum_unit(run: Float, k: int) -> Unit:
 def kahan_factor(k: int, u: float) -> float:
     """κ with |computed − Σp| ≤ κ Σ|p| for compensated summation of k products.
 
-    Step j rounds the term y = (p − c)(1 + δ), the sum s' = s + y + e with |e| ≤ u|s'|, and the
+    Step j rounds the term y = (p − c)(1 + δ), the sum s' = s + y + e, |e| ≤ u|s'|, and the
     correction c' = (D(1 + δ) − y)(1 + δ), D = s' − s = y + e, so that s' − c' − (s − c) − p is at
     most u(|p| + |c|) + u|D| + u(|e| + u|D|). With P = Σ|p|, |s| ≤ m P, |c| ≤ C P, the sum over j,
     plus the last c, is F(m) P with m ≤ 1 + F; the least fixed point is κ = 4u + O(k u²), found by
-    iterating from 0. (The constant of Higham 2002, section 4.3, is 2u + O(k u²), without a stated
-    second-order term.) Infinity where the iteration leaves 1.
+    iterating from 0, or infinity (Higham 2002, section 4.3: 2u + O(k u²)).
     """
     factor = c = 0.0
     for _ in range(100):
@@ -387,7 +387,8 @@ class Cost:
         )
         left, right = operands
         m = above(self.depth, above(left, u) + above(right, v) + above(u, v))
-        m += self.units.sums(self.depth).absolute + self.units.result.absolute
+        sums = self.units.sums(self.depth)
+        m += sums.absolute + above(sums.aligned, max(operands)) + self.units.result.absolute
         return through(at, m)
 
 

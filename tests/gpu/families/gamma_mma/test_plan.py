@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
+from tests.gpu.families.depthwise.cases import on_gpu
 from tests.gpu.support.adversaries import DATA, made
 from tests.gpu.support.turns import turns
 from winolab.algorithm import Problem, parse_algorithm
@@ -149,9 +150,9 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "config"), SHAPES, ids=str)
-def test_the_reference_repeats_every_bit(text, config) -> None:
-    """With given scales; 5 rows and 48 channels fill no block."""
+def _bits(text: str, config: Config) -> tuple[GammaMmaPlan, np.ndarray, np.ndarray, np.ndarray]:
+    """A plan of given scales, its operands and what the simulation says of them; 5 rows and 48
+    channels fill no block."""
     direction = CORRELATIONS[config.share % 2]
     r = parse_algorithm(text).tiles[0].r
     height = 2 if config.share == 2 else 3
@@ -169,7 +170,20 @@ def test_the_reference_repeats_every_bit(text, config) -> None:
         arithmetic(p.simulated),
         order=Order(KC, config.share, padded=True),
     )
+    return p, a, b, expected
+
+
+@pytest.mark.parametrize(("text", "config"), SHAPES, ids=str)
+def test_the_reference_repeats_every_bit(text, config) -> None:
+    p, a, b, expected = _bits(text, config)
     np.testing.assert_array_equal(hosted.execute(p, a, b, seed=3), expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("text", "config"), SHAPES, ids=str)
+def test_the_reference_repeats_every_bit_of_the_device(text, config) -> None:
+    p, a, b, expected = _bits(text, config)
+    np.testing.assert_array_equal(on_gpu(p, a, b), expected)
 
 
 def test_hopper_s_bits() -> None:

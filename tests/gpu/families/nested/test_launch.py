@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
+from tests.gpu.families.depthwise.cases import on_gpu
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100
@@ -67,11 +68,10 @@ def _plan(problem: Problem, direction: str, text: str, precision: str, **options
     return min(plans(request), key=lambda p: p.predicted)
 
 
-@pytest.mark.parametrize(
-    ("direction", "x_shape", "w_shape", "padding", "text", "precision"), CASES, ids=IDS
-)
-def test_every_bit_is_the_references(direction, x_shape, w_shape, padding, text, precision) -> None:
-    """And the error is as predicted."""
+def _bits(
+    direction, x_shape, w_shape, padding, text, precision
+) -> tuple[NestedPlan, np.ndarray, np.ndarray, np.ndarray]:
+    """A case's plan, its operands and what the simulation says of them."""
     groups = x_shape[-1] // w_shape[-1]
     problem = Problem.of(x_shape, w_shape, padding=padding, groups=groups)
     wide = {"out_dtype": "float32"} if precision == "bf16" and direction == BACK else {}
@@ -82,13 +82,29 @@ def test_every_bit_is_the_references(direction, x_shape, w_shape, padding, text,
     shape = problem.x_shape if direction == FORTH else problem.y_shape
     dtype = DTYPES[{"fp16": "float16", "bf16": "bfloat16"}.get(precision, "float32")]
     a, b = (rng.standard_normal(s).astype(dtype) for s in (shape, problem.w_shape))
-    got = hosted.execute(plan, a, b, dtype=plan.out_dtype)
     chosen = parse_algorithm(f"{text};scaling={SCALING}")
     order = Order(KC[plan.precision], padded=True)
     run = arithmetic(plan.simulated)
-    a, b = a.astype("float32"), b.astype("float32")
-    expected = getattr(winograd, direction)(a, b, problem, chosen, run, programs_of(chosen), order)
-    assert (got == expected.astype(DTYPES[plan.out_dtype])).all()
+    x, w = a.astype("float32"), b.astype("float32")
+    expected = getattr(winograd, direction)(x, w, problem, chosen, run, programs_of(chosen), order)
+    return plan, a, b, expected.astype(DTYPES[plan.out_dtype])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_every_bit_on_a_gpu_is_the_references(case) -> None:
+    """Split products among them."""
+    plan, a, b, expected = _bits(*case)
+    assert (on_gpu(plan, a, b) == expected).all()
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_every_bit_is_the_references(case) -> None:
+    """And the error is as predicted."""
+    plan, a, b, expected = _bits(*case)
+    direction, problem = plan.direction, plan.problem
+    got = hosted.execute(plan, a, b, dtype=plan.out_dtype)
+    assert (got == expected).all()
     exact = getattr(convolution, direction)(a.astype(float), b.astype(float), problem)
     assert relative_rms(got.astype(float), exact) <= OFF * predicted_rms(plan)
 

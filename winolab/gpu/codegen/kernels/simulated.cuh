@@ -4,8 +4,9 @@
 // constants state, every operation rounded to the accumulator's format. A thread has TILE x TILE
 // outputs and reads TILE neighbours of a and b for each k, which its block's others find in the
 // first-level cache. Constants, by winolab.gpu.codegen.simulated: ORDER, FUSED, FP32, the format
-// (PRECISION, EMIN, EMAX, INFINITIES), BLOCK, EXTRA_BITS, TRUNCATE, LEVELS, TILE, INTERVALS and
-// PIECES, of which interval() makes the lengths in turn.
+// (PRECISION, EMIN, EMAX, INFINITIES), BLOCK, EXTRA_BITS, TRUNCATE, LEVELS, TILE, LOWEST (the
+// least exponent of the products' normal factors), and PIECES, of which interval() makes the lengths
+// in turn.
 #pragma once
 #include "simulated_rounding.cuh"
 
@@ -20,10 +21,11 @@ struct SimulatedParams {
 constexpr int SIMULATED_THREADS = 256;  // 16 x 16
 constexpr int ZERO = -(1 << 18), SPECIAL = 1 << 20;
 
-// The exponent of a number; of 0 and of what is not finite, one that no sum of two others reaches.
-__device__ __forceinline__ int exponent(float x) {
+// The exponent of a number, as a format has it whose least one is given; of 0 and of what is not
+// finite, one that no sum of two others reaches.
+__device__ __forceinline__ int exponent(float x, int least) {
   const int e = field((double)x);
-  return e == EXPONENT ? SPECIAL : e == 0 ? ZERO : e - 1023;
+  return e == EXPONENT ? SPECIAL : e == 0 ? ZERO : max(e - 1023, least);
 }
 
 __device__ __forceinline__ float add(float x, float y) {
@@ -131,13 +133,13 @@ __device__ __forceinline__ void kahan(const Operands& from, int count, float (&a
 __device__ __forceinline__ void step(const Operands& from, int first, int last,
                                      float (&acc)[TILE][TILE]) {
   int top[TILE][TILE];
-  each([&](int i, int j) { top[i][j] = max(exponent(acc[i][j]), EMIN); });
+  each([&](int i, int j) { top[i][j] = max(exponent(acc[i][j], EMIN), 2 * LOWEST); });
   for (int k = first; k < last; ++k) {
     float x[TILE], y[TILE];
     int p[TILE], q[TILE];
     from.load(k, x, y);
 #pragma unroll
-    for (int i = 0; i < TILE; ++i) p[i] = exponent(x[i]), q[i] = exponent(y[i]);
+    for (int i = 0; i < TILE; ++i) p[i] = exponent(x[i], LOWEST), q[i] = exponent(y[i], LOWEST);
     each([&](int i, int j) { top[i][j] = max(top[i][j], p[i] + q[j]); });
   }
   double total[TILE][TILE], unit[TILE][TILE];
