@@ -27,7 +27,8 @@ from winolab.ref.algorithms.winograd import ProgramsOf
 from winolab.ref.arithmetic.exact import MOST_BITS
 from winolab.ref.arithmetic.formats import FORMATS
 from winolab.ref.arithmetic.simulated import Arithmetic, Float, Mp, arithmetic, summed
-from winolab.ref.error.metrics import bound, compare
+from winolab.ref.error.bounds import Magnitude, bound
+from winolab.ref.error.metrics import compare
 from winolab.ref.error.predict import Moments, Prediction, predict
 from winolab.ref.error.proven import proven
 from winolab.ref.error.roundings import DIRECTIONS
@@ -57,8 +58,7 @@ OPERANDS = {
     "backward_filter": ("x_shape", "y_shape"),
 }
 RESULTS = {"forward": "y_shape", "backward_data": "x_shape", "backward_filter": "w_shape"}
-# Multiply-adds between two steps of a progress bar; bounds the memory too.
-PART = 1 << 26
+PART = 1 << 26  # multiply-adds between two steps of a progress bar; bounds the memory too
 # Elements from which the moments of a tensor are taken: enough for three digits.
 MOMENTS = 1 << 20
 # Computed outputs and their oracle as carriers, their bounds, and the part of the case they are.
@@ -91,6 +91,7 @@ class Case:
     stride: str = "1"
     dilation: str = "1"
     groups: int = 1
+    MAGNITUDE = Magnitude  # what computes bounds
 
     @property
     def _outputs(self) -> int:
@@ -231,7 +232,7 @@ class Case:
             run = replace(run, storage=FORMATS["fp32"])
         if not self._tiled or self.direction != "forward":
             return proven(*how, run, direction=self.direction)
-        return bound(*how, run, programs=self.programs, sample=part)
+        return bound(*how, run, programs=self.programs, sample=part, magnitude=self.MAGNITUDE())
 
     def _prediction(self, x: np.ndarray, w: np.ndarray) -> Prediction:
         """What the model expects of such data, whose moments some of the elements tell."""

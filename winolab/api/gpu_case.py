@@ -8,9 +8,10 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from winolab.algorithm import Problem, direct
-from winolab.gpu.runtime.simulation import on_gpu, oracle_on_gpu
+from winolab.gpu.runtime.simulation import MagnitudeOnGpu, on_gpu, oracle_on_gpu
 from winolab.measure import Case, Piece
 from winolab.ref.algorithms import convolution, winograd
+from winolab.ref.algorithms.sample import Sample
 from winolab.ref.arithmetic.simulated import Arithmetic
 
 # Multiply-adds of direct convolution that are computed at once; bounds the memory.
@@ -25,6 +26,8 @@ class CaseOnGpu(Case):
     there is no GPU.
     """
 
+    MAGNITUDE = MagnitudeOnGpu
+
     @property
     def _arithmetic(self) -> Arithmetic:
         return on_gpu(super()._arithmetic)
@@ -38,6 +41,14 @@ class CaseOnGpu(Case):
         if self.direction == "backward_filter":
             return convolution.backward_filter(a, b, problem)
         return getattr(winograd, self.direction)(a, b, problem, direct(), self.oracle)
+
+    def _bound(
+        self, x: np.ndarray, w: np.ndarray, problem: Problem, part: Sample | None = None
+    ) -> np.ndarray:
+        found = super()._bound(x, w, problem, part)
+        if np.isfinite(found).all():
+            return found
+        return Case(**asdict(self))._bound(x, w, problem, part)  # by the magnitudes that it meets
 
     def _images(self, x: np.ndarray, w: np.ndarray) -> Iterator[Piece]:
         """All outputs, several images at a time."""

@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 
 from winolab.algorithm import Problem, direct, parse_algorithm
 from winolab.gpu.codegen import simulated_tiles
 from winolab.gpu.codegen.simulated_tiles import ALONE, FP64, IDENTITY, OUTPUTS, STATES
 from winolab.gpu.runtime import nvrtc
+from winolab.ref.algebra.program import Program
+from winolab.ref.algebra.schedule import Op
 from winolab.ref.algorithms import winograd
 from winolab.ref.algorithms.engine import Engine
 from winolab.ref.arithmetic.formats import FORMATS
 from winolab.ref.arithmetic.simulated import arithmetic
 
 
+@pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("text", ["gamma:16:8:9", "winograd:4x4:3x3", "direct"])
-def test_kernels_compile_without_spills(text: str) -> None:
+def test_kernels_compile_without_spills(text: str, wide: bool) -> None:
     algorithm = parse_algorithm(text)
     of = winograd.programs_of(algorithm)
     tiles = algorithm.tiles or direct().tiles
     programs, taps = [of(tile) for tile in tiles], [tile.r for tile in tiles]
-    source = simulated_tiles.around(programs, taps, FORMATS["fp16"])
+    source = simulated_tiles.around(programs, taps, None if wide else FORMATS["fp16"], wide)
     made = nvrtc.compile_cubin(source, "sm_90a")
     assert set(made.resources) == {STATES, OUTPUTS}
     assert not any(kernel.spills for kernel in made.resources.values())
 
 
-def test_the_oracle_compiles() -> None:
-    made = nvrtc.compile_cubin(simulated_tiles.oracle(), "sm_90a")
+@pytest.mark.parametrize("wide", [False, True])
+def test_the_oracle_compiles(wide: bool) -> None:
+    made = nvrtc.compile_cubin(simulated_tiles.oracle(wide), "sm_90a")
     assert not made.resources[FP64].spills
+
+
+def test_programs_of_magnitudes_subtract_nothing() -> None:
+    """Path weights, and the largest register's gain by hand."""
+    ops = (Op("mul", 0, None, Fraction(-1, 4)), Op("sub", 1, 2), Op("fms", 3, 0, Fraction(-3)))
+    program = Program(2, ops, ((-1, 4), (1, 3), (0, 0)))
+    made, gain = simulated_tiles.magnitude(program)
+    assert made.exact() == program.path_weights()[0]
+    assert gain == 3 * (1 + 1 / 4) + 1
 
 
 def test_a_dimension_that_a_problem_lacks_comes_first_and_does_nothing() -> None:

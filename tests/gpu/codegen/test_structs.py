@@ -161,7 +161,7 @@ INNER = {"TransformParams": "^(x|dy)_"}
 KNOWN = f"""
 struct alignas(64) TensorMap {{ char bytes[128]; }};
 struct Header; struct Row; struct Loss; struct float2; struct uint4;
-using EpilogueElement = float; using Element = float;
+using EpilogueElement = float; using Element = float; using Number = float;
 using Input = float; using Output = float; using Out = float; using Stored = float;
 constexpr int ORDERED = {chunks.ORDERED}, STARTS = {chunks.STARTS};
 """

@@ -12,9 +12,10 @@ from tests.gpu.support.simulated import pretend
 from winolab.algorithm import Problem, direct, parse_algorithm
 from winolab.gpu.codegen.simulated_tiles import FP64, OUTPUTS, STATES
 from winolab.gpu.runtime import simulation
-from winolab.gpu.runtime.simulation import on_gpu, oracle_on_gpu
+from winolab.gpu.runtime.simulation import MagnitudeOnGpu, on_gpu, oracle_on_gpu
 from winolab.ref.algorithms import sample, winograd
 from winolab.ref.arithmetic.simulated import arithmetic
+from winolab.ref.error.bounds import Magnitude, bound
 
 
 @pytest.fixture
@@ -87,6 +88,45 @@ def test_samples_in_a_published_order(kernels: list[str]) -> None:
     size = sample.at_positions(abs(x), abs(w), problem, at, part.channels, arithmetic("fp64"))
     assert (abs(truth - exact) <= 2 * depth * 2.0**-53 * size).all()  # γ_K of either order
     assert not np.array_equal(truth.astype(np.float32)[other], got[order])
+
+
+BOUNDED = [
+    ("winograd:4x4:3x3", (8, 9), (3, 3), {"padding": 1}, "fp32"),
+    ("gamma:8:4:5", (6, 13), (3, 5), {"padding": (1, 2)}, "fp16@hopper"),
+    ("direct", (7, 9), (3, 2), {"stride": 2, "padding": 1}, "tf32"),
+    ("gamma:4:2:3", (11,), (3,), {}, "fp32_split"),
+]
+
+
+@pytest.mark.parametrize(("text", "spatial", "taps", "how", "precision"), BOUNDED)
+def test_bounds_by_a_gpu_are_the_cpus(
+    kernels: list[str], text: str, spatial: tuple, taps: tuple, how: dict[str, Any], precision: str
+) -> None:
+    """But for the order of sums in FP64, and largest magnitudes that are bounded, not met: those
+    of operands are in the term of subnormal ones, of which FP16's alignment cuts 2⁻³⁸."""
+    problem = Problem.of((2, *spatial, 5), (6, *taps, 5), **how)
+    x, w = drawn(problem)
+    args = (x, w, problem, text, precision)
+    here, there = bound(*args), bound(*args, magnitude=MagnitudeOnGpu())
+    assert {STATES, FP64, OUTPUTS} <= set(kernels)
+    assert np.isfinite(here).all()
+    assert (there / here >= 1 - problem.macs * 2.0**-53).all()
+    more = 1e-9 if precision in ("fp32", "tf32") else 1e-2
+    assert (there - here <= more * here.max()).all()
+
+
+def test_largest_magnitudes_are_those_met_at_least(kernels: list[str]) -> None:
+    problem, algorithm = Problem.of((1, 8, 9, 5), (6, 3, 3, 5)), parse_algorithm("winograd:4x4:3x3")
+    x, w = map(np.abs, drawn(problem))
+    met, bounded = Magnitude(), MagnitudeOnGpu()
+    for magnitude in (met, bounded):
+        winograd.forward(x, w, problem, algorithm, magnitude)
+    assert bounded.stored == met.stored
+    assert bounded.of_filters == met.of_filters or vars(bounded.of_filters) == vars(met.of_filters)
+    for name in ("transformed", "summed", "results"):
+        assert getattr(met, name) <= getattr(bounded, name) < 1e6 * getattr(met, name)
+    assert met.operands[0] <= bounded.operands[0]
+    assert met.operands[1] == bounded.operands[1]
 
 
 @pytest.mark.parametrize("precision", ["fp32_split", "fp32,fused=no", "fp16,transform=fp16"])

@@ -69,11 +69,11 @@ class _Intervals:
         return f"__device__ __forceinline__ int {name}(int turn) {{ return {chosen}; }}"
 
 
-def operand(x: NDArray, edge: int) -> NDArray[np.float32]:
+def operand(x: NDArray, edge: int, dtype: type[np.floating] = np.float32) -> NDArray:
     """(…, rows, K) as the kernel takes it: (G, K, rows filled up to multiples of ``edge``)."""
     rows, depth = x.shape[-2:]
     flat = x.reshape(-1, rows, depth)
-    made = np.zeros((len(flat), depth, rows + -rows % edge), np.float32)
+    made = np.zeros((len(flat), depth, rows + -rows % edge), dtype)
     with np.errstate(all="ignore"):
         made[..., :rows] = np.swapaxes(flat, 1, 2)
     return made

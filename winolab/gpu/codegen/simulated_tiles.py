@@ -14,6 +14,7 @@ from winolab.gpu.codegen.simulated import SIDE
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.params import MOST, MOST_BLOCKS, Kernels, uncounted
 from winolab.ref.algebra.program import Program
+from winolab.ref.algebra.schedule import Op
 from winolab.ref.algebra.transforms import Programs
 from winolab.ref.algorithms.engine import Engine
 from winolab.ref.arithmetic.formats import Format
@@ -31,22 +32,26 @@ ALONE = Program(1, (), ((1, 0),))  # of a dimension that a problem lacks
 IDENTITY = Programs(ALONE, ALONE, ALONE)
 
 
-def around(programs: Sequence[Programs], taps: Sequence[int], product: Format | None) -> str:
+def around(
+    programs: Sequence[Programs], taps: Sequence[int], product: Format | None, wide: bool = False
+) -> str:
     """The translation unit for tiles of these programs and taps, the last dimension last; states
-    are rounded to ``product``, unless it is None.
+    are rounded to ``product``, unless it is None. ``wide``: in FP64, on the inputs' magnitudes.
 
     Raises ValueError for more than three dimensions.
     """
-    return _around(tuple(programs), tuple(taps), product)
+    return _around(tuple(programs), tuple(taps), product, wide)
 
 
 @lru_cache(maxsize=64)
-def _around(programs: tuple[Programs, ...], taps: tuple[int, ...], product: Format | None) -> str:
+def _around(
+    programs: tuple[Programs, ...], taps: tuple[int, ...], product: Format | None, wide: bool
+) -> str:
     lacking = DIMENSIONS - len(programs)
     if lacking < 0:
         raise ValueError(f"tiles of {len(programs)} dimensions; expected 1 to {DIMENSIONS}")
     every = (*[IDENTITY] * lacking, *programs)
-    constants = {"ROUNDS": int(product is not None)}
+    constants = {"ROUNDS": int(product is not None), "WIDE": int(wide)}
     for i, (of, r) in enumerate(zip(every, (*[1] * lacking, *taps), strict=True)):
         sizes = {"I": of.BT.inputs, "A": of.AT.inputs, "N": len(of.AT.outputs), "R": r}
         constants |= {f"{name}{i}": size for name, size in sizes.items()}
@@ -61,13 +66,29 @@ def _around(programs: tuple[Programs, ...], taps: tuple[int, ...], product: Form
         constants |= {"PRECISION": 24, "EMIN": -126, "EMAX": 127, "INFINITIES": 1}
     printed = {f"bt{i}": of.BT for i, of in enumerate(every)}
     printed |= {f"at{i}": of.AT for i, of in enumerate(every)}
-    return unit("around simulated sums", constants, printed, ("simulated_tiles",))
+    in_fp64 = tuple(printed) if wide else ()
+    return unit("around simulated sums", constants, printed, ("simulated_tiles",), in_fp64)
 
 
-@lru_cache(maxsize=1)
-def oracle() -> str:
-    """The translation unit of FP64 sums."""
-    return unit("sums in FP64", {"TILE": TILE}, {}, ("simulated_fp64",))
+@lru_cache(maxsize=2)
+def oracle(wide: bool = False) -> str:
+    """The translation unit of FP64 sums, of FP32 numbers' products or of ``wide`` ones'."""
+    constants = {"TILE": TILE, "WIDE": int(wide)}
+    return unit("sums in FP64", constants, {}, ("simulated_fp64",))
+
+
+def magnitude(program: Program) -> tuple[Program, float]:
+    """The program on magnitudes, where nothing is subtracted, and what its largest register is of
+    its largest input, at most; 1 at least."""
+    ops = [
+        Op({"sub": "add", "fms": "fma"}.get(op.kind, op.kind), op.a, op.b, abs(op.constant))
+        for op in program.ops
+    ]
+    gains = [1.0] * program.inputs
+    for op in ops:
+        gains.append(float(op.constant) * gains[op.a] + (0.0 if op.b is None else gains[op.b]))
+    outputs = tuple((abs(sign), register) for sign, register in program.outputs)
+    return Program(program.inputs, tuple(ops), outputs), max(gains)
 
 
 def along(engine: Engine) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 from weakref import ref
 
@@ -16,11 +17,14 @@ from winolab.gpu.codegen.simulated import KERNEL
 from winolab.gpu.codegen.simulated_tiles import FP64, OUTPUTS, STATES
 from winolab.gpu.params import Kernels
 from winolab.gpu.runtime.loader import load
+from winolab.ref.algebra.transforms import Programs
 from winolab.ref.algorithms.engine import Engine
 from winolab.ref.arithmetic.simulated import Arithmetic, Carrier, Float, arithmetic
+from winolab.ref.error.bounds import Magnitude
 
 # Elements of states, of sums or of outputs on the GPU at a time: 1 GiB each.
 MOST = 1 << 28
+UP = 1 + 2.0**-40  # more than FP64 rounds products and sums of gains down by
 Blocks = Iterator[tuple[np.ndarray, Carrier]]
 
 
@@ -66,6 +70,33 @@ class OracleOnGpu(Float):
         return _tiles(self, engine, x, w, ids) if one and _served(engine, ids, x, w) else None
 
 
+@dataclass(eq=False)
+class MagnitudeOnGpu(Magnitude):
+    """A Magnitude that CuPy's current device runs, of FP32 numbers. The largest ones it met are
+    bounded by programs' gains, not kept: a bound is a little larger where numbers may underflow,
+    and is infinite where these might overflow.
+    """
+
+    def tiles(self, engine: Any, x: np.ndarray, w: np.ndarray, ids: np.ndarray) -> Blocks | None:
+        """Blocks that the GPU gathers, transforms, multiplies and transforms back."""
+        if not _served(engine, ids, x, w):
+            return None
+        peak = float(np.max(np.abs(x), initial=0.0))
+        before, behind = (
+            UP * math.prod(simulated_tiles.magnitude(getattr(p, name))[1] for p in engine.programs)
+            for name in ("BT", "AT")
+        )
+        largest = float(np.max(np.abs(engine.filters(w)), initial=0.0))
+        self.stored = max(self.stored, peak)
+        self.transformed = max(self.transformed, before * peak)
+        left, right = self.operands
+        self.operands = max(left, before * peak), max(right, largest)
+        depth = math.prod(engine.region.pieces(engine.problem)) * engine.problem.in_channels
+        self.summed = max(self.summed, UP * depth * before * peak * largest)
+        self.results = max(self.results, behind * self.summed)
+        return _tiles(self, engine, x, w, ids)
+
+
 def _served(engine: Engine, ids: np.ndarray, *operands: np.ndarray) -> bool:
     """Whether the kernels know such tiles: of FP32 numbers, in one order of summation."""
     plain = type(engine) is Engine and engine.order is None and len(ids) > 0
@@ -73,47 +104,61 @@ def _served(engine: Engine, ids: np.ndarray, *operands: np.ndarray) -> bool:
     return plain and single and engine.problem.ndim <= simulated_tiles.DIMENSIONS
 
 
-def _tiles(run: Float, engine: Engine, x: np.ndarray, w: np.ndarray, ids: np.ndarray) -> Blocks:
-    """The engine's blocks; run is OnGpu, or OracleOnGpu, which transforms nothing."""
-    cp, wide = driver.cupy(), isinstance(run, OracleOnGpu)
-    edge = simulated_tiles.TILE if wide else simulated.tile(run.accumulation)
+def _tiles(
+    run: OnGpu | OracleOnGpu | MagnitudeOnGpu,
+    engine: Engine,
+    x: np.ndarray,
+    w: np.ndarray,
+    ids: np.ndarray,
+) -> Blocks:
+    """The engine's blocks; of an OracleOnGpu, which transforms nothing, and magnitudes in FP64."""
+    cp, magnitudes = driver.cupy(), isinstance(run, Magnitude)
+    narrow = run if isinstance(run, OnGpu) else None
+    edge = simulated.tile(narrow.accumulation) if narrow else simulated_tiles.TILE
+    number = np.float64 if magnitudes else np.float32
     u = engine.filters(w)
     u = u.reshape(-1, *u.shape[-2:])
     states, depth, channels = u.shape
     if depth == 0 or channels == 0:
-        yield engine.positions(*_where(engine, ids)), np.zeros((len(ids), channels), run.dtype)
+        empty = np.zeros((len(ids), channels), np.float32 if narrow else np.float64)
+        yield engine.positions(*_where(engine, ids)), empty
         return
-    if not wide:
-        u = np.asarray(run.factor(u))
-    filters = simulated.operand(np.swapaxes(u, -1, -2), edge)
-    product = None if wide or run.product.name == "fp32" else run.product
-    taps = [s.tile.r for s in engine.region.segments]
-    around = _loaded(simulated_tiles.around(engine.programs, taps, product), STATES, OUTPUTS)
-    along = simulated_tiles.along(engine)
+    u = np.asarray(narrow.factor(u)) if narrow else np.abs(u) if magnitudes else u
+    filters = simulated.operand(np.swapaxes(u, -1, -2), edge, number)
+    right, columns = cp.asarray(filters), filters.shape[-1]
+    product = narrow.product if narrow and narrow.product.name != "fp32" else None
+    programs, taps = engine.programs, [s.tile.r for s in engine.region.segments]
+    if magnitudes:
+        programs = tuple(_magnitudes(of) for of in programs)
+    source = simulated_tiles.around(programs, taps, product, magnitudes)
+    around, along = _loaded(source, STATES, OUTPUTS), simulated_tiles.along(engine)
     outputs = math.prod(s.tile.n for s in engine.region.segments)
-    rows, right = _placed(x, run), cp.asarray(filters)
-    columns = filters.shape[-1]
+    rows = _placed(x, run if isinstance(run, Float) else None)
     step = max(1, MOST // max(states * depth, states * columns, outputs * channels) // edge) * edge
-    dtype = np.float64 if wide else np.float32
     for first in range(0, len(ids), step):
         some = np.ascontiguousarray(ids[first : first + step], np.int64)
         count = len(some)
         filled = count + -count % edge
-        at, v = cp.asarray(some), cp.empty((states, depth, filled), np.float32)
+        at, v = cp.asarray(some), cp.empty((states, depth, filled), number)
         pointers = [a.data.ptr for a in (rows, at, v)]
         shape = (count, filled, depth, engine.problem.in_channels)
         simulated_tiles.launch_states(around, pointers, shape, along)
-        y = m = _sums(run, v, right, (states, filled, columns, depth))
-        if wide:
-            y = cp.asnumpy(m)[0, :count, :channels]
-        else:
-            y = cp.empty((outputs, count, channels), dtype)
+        m = _sums(run, v, right, (states, filled, columns, depth))
+        if narrow or magnitudes:
+            y = cp.empty((outputs, count, channels), number)
             pointers = [a.data.ptr for a in (m, y)]
             simulated_tiles.launch_outputs(around, pointers, (count, filled, channels, columns))
             y = cp.asnumpy(y).reshape(-1, channels)
+        else:
+            y = cp.asnumpy(m)[0, :count, :channels]
         positions = engine.positions(*_where(engine, some))
         inside = positions >= 0
         yield (positions, y) if inside.all() else (positions[inside], y[inside])
+
+
+@lru_cache(maxsize=256)
+def _magnitudes(of: Programs) -> Programs:
+    return Programs(*(simulated_tiles.magnitude(p)[0] for p in (of.AT, of.G, of.BT)))
 
 
 def _where(engine: Engine, ids: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -122,12 +167,14 @@ def _where(engine: Engine, ids: np.ndarray) -> tuple[np.ndarray, list[np.ndarray
     return batch, at
 
 
-def _sums(run: Float, a: Any, b: Any, shape: tuple[int, int, int, int]) -> Any:
+def _sums(
+    run: OnGpu | OracleOnGpu | MagnitudeOnGpu, a: Any, b: Any, shape: tuple[int, int, int, int]
+) -> Any:
     """aᵀ b on the device; ``shape``: matrices, rows, columns, K, filled up."""
     cp, (count, rows, columns, depth) = driver.cupy(), shape
-    if isinstance(run, OracleOnGpu):
+    if not isinstance(run, OnGpu):
         y = cp.empty((count, rows, columns), np.float64)
-        kernels = _loaded(simulated_tiles.oracle(), FP64)
+        kernels = _loaded(simulated_tiles.oracle(isinstance(run, Magnitude)), FP64)
         simulated_tiles.launch_oracle(kernels, [v.data.ptr for v in (a, b, y)], shape)
         return y
     y = cp.empty((count, rows, columns), np.float32)
@@ -148,15 +195,16 @@ def _loaded(source: str, *names: str) -> Kernels:
 _KEPT: dict[str, Any] = {}  # the last array that nobody writes to, and its copy on the device
 
 
-def _placed(x: np.ndarray, run: Float) -> Any:
-    """x on the device as ``run`` stores it; of one that is read-only, the last copy is kept."""
+def _placed(x: np.ndarray, run: Float | None) -> Any:
+    """x on the device, as ``run`` stores it; of one that is read-only, the last copy is kept."""
     cp = driver.cupy()
-    key = (run.storage if run.storage.precision < 24 else None, cp.cuda.Device().id)
+    narrow = run if run and run.storage.precision < 24 else None
+    key = (narrow and narrow.storage, cp.cuda.Device().id)
     kept = _KEPT.get("x")
     if kept and kept[0]() is x and kept[1] == key:
         return kept[2]
     _KEPT.clear()  # before the next is there
-    stored = x if run.storage.precision >= 24 else run.asarray(x)
+    stored = narrow.asarray(x) if narrow else x
     made = cp.asarray(np.ascontiguousarray(stored, np.float32))
     if not x.flags.writeable:
         _KEPT["x"] = ref(x), key, made

@@ -79,11 +79,13 @@ def bound(
     direction: str = "forward",
     programs: ProgramsOf | None = None,
     sample: sampling.Sample | None = None,
+    magnitude: Magnitude | None = None,
 ) -> NDArray[np.float64]:
     """Bound of |computed − exact| for each output of winograd.forward or of a gradient.
 
     a and b are that function's first two arguments (x and w; dy and w; x and dy), ``programs`` its
-    last, ``run`` the arithmetic. With a ``sample`` (forward only) the bound is that of
+    last, ``run`` the arithmetic. A new ``magnitude`` may compute it otherwise than on this CPU.
+    With a ``sample`` (forward only) the bound is that of
     sample.forward's outputs. Infinity where nothing can be proven: K u beyond 1, a possible
     overflow, NaN or infinity in the data. Exact arithmetic has the bound 0.
 
@@ -94,7 +96,7 @@ def bound(
     layer, boxes = tiling(problem, algorithm, direction)
     if sample is not None and direction != "forward":
         raise ValueError(f"direction {direction!r} with a sample: only forward has samples.")
-    magnitude = Magnitude()
+    magnitude = magnitude or Magnitude()
     args = (np.abs(a), np.abs(b), problem, algorithm, magnitude)
     with np.errstate(all="ignore"):
         if sample is None:

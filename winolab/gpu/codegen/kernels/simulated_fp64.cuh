@@ -1,10 +1,11 @@
-// c (G, M, N) = a (G, K, M)^T b (G, K, N) of FP32 numbers, summed in FP64 in order: the oracle of
-// simulated products. A thread has TILE x TILE outputs.
+// c (G, M, N) = a (G, K, M)^T b (G, K, N), summed in FP64 in order: the oracle of simulated products
+// of FP32 numbers, or where WIDE the magnitudes of their bounds. A thread has TILE x TILE outputs.
 #pragma once
+#include "simulated_number.cuh"
 
 struct Fp64Params {
-  const float* a;
-  const float* b;
+  const Number* a;
+  const Number* b;
   double* c;
   int m, n, k;
   int across, blocks;  // blocks along n, and of one matrix
@@ -16,8 +17,8 @@ extern "C" __global__ void __launch_bounds__(256)
   const int row = (at / p.across * 16 + threadIdx.x / 16) * TILE;
   const int column = (at % p.across * 16 + threadIdx.x % 16) * TILE;
   if (row >= p.m || column >= p.n) return;
-  const float* a = p.a + (long long)matrix * p.k * p.m + row;
-  const float* b = p.b + (long long)matrix * p.k * p.n + column;
+  const Number* a = p.a + (long long)matrix * p.k * p.m + row;
+  const Number* b = p.b + (long long)matrix * p.k * p.n + column;
   double acc[TILE][TILE] = {};
   for (int k = 0; k < p.k; ++k) {
     double x[TILE], y[TILE];

@@ -5,14 +5,16 @@
 // A tile has three dimensions, the first of them of one input and output where a problem has fewer.
 // Constants, by winolab.gpu.codegen.simulated_tiles: along each dimension I inputs, A states, N
 // outputs and R taps of a tile, ROUNDS (whether states are rounded to the format of products, of
-// simulated_rounding.cuh's constants); bt0 ... at2 are the programs.
+// simulated_rounding.cuh's constants), WIDE (whether all is FP64, of the inputs' magnitudes);
+// bt0 ... at2 are the programs.
 #pragma once
+#include "simulated_number.cuh"
 #include "simulated_rounding.cuh"
 
 struct StatesParams {
   const float* x;        // (N, input, channels)
   const long long* ids;  // of tiles, flat in (N, tiles)
-  float* v;              // (states, depth, filled)
+  Number* v;             // (states, depth, filled)
   int tiles, filled, depth, channels;
   int tiles0, origin0, step0, dilation0, input0, spread0, pieces0;
   int tiles1, origin1, step1, dilation1, input1, spread1, pieces1;
@@ -20,8 +22,8 @@ struct StatesParams {
 };
 
 struct OutputsParams {
-  const float* m;  // (states, filled, columns)
-  float* y;        // (outputs of a tile, tiles, channels)
+  const Number* m;  // (states, filled, columns)
+  Number* y;        // (outputs of a tile, tiles, channels)
   int tiles, filled, channels, columns;
 };
 
@@ -29,9 +31,9 @@ constexpr int AROUND_THREADS = 256, WARP = 32;
 
 // Every step-th number from one on.
 struct Strided {
-  float* first;
+  Number* first;
   int step;
-  __device__ __forceinline__ float& operator[](int i) const { return first[i * step]; }
+  __device__ __forceinline__ Number& operator[](int i) const { return first[i * step]; }
 };
 
 // Where a tap reads along a dimension, or -1 outside of the input and between its elements.
@@ -40,7 +42,7 @@ __device__ __forceinline__ int place(int at, int input, int spread) {
 }
 
 __device__ __forceinline__ void gather(const StatesParams& p, long long id, int k,
-                                       float (&found)[I0 * I1 * I2]) {
+                                       Number (&found)[I0 * I1 * I2]) {
   const int at2 = (int)(id % p.tiles2), at1 = (int)(id / p.tiles2 % p.tiles1);
   const long long rest = id / p.tiles2 / p.tiles1;
   const int at0 = (int)(rest % p.tiles0);
@@ -60,7 +62,8 @@ __device__ __forceinline__ void gather(const StatesParams& p, long long id, int 
         const int size1 = (p.input1 + p.spread1 - 1) / p.spread1;
         const int size2 = (p.input2 + p.spread2 - 1) / p.spread2;
         const long long pixel = ((image * size0 + w0) * size1 + w1) * size2 + w2;
-        found[(i0 * I1 + i1) * I2 + i2] = p.x[pixel * p.channels + channel];
+        const float x = p.x[pixel * p.channels + channel];
+        found[(i0 * I1 + i1) * I2 + i2] = WIDE ? fabsf(x) : x;
       }
     }
   }
@@ -73,7 +76,7 @@ extern "C" __global__ void __launch_bounds__(AROUND_THREADS)
   const int t = blockIdx.x * WARP + threadIdx.x % WARP;
   const int k = blockIdx.y * (AROUND_THREADS / WARP) + threadIdx.x / WARP;
   if (t >= p.filled || k >= p.depth) return;
-  float inputs[I0 * I1 * I2] = {}, one[A0 * I1 * I2], two[A0 * A1 * I2], states[A0 * A1 * A2];
+  Number inputs[I0 * I1 * I2] = {}, one[A0 * I1 * I2], two[A0 * A1 * I2], states[A0 * A1 * A2];
   if (t < p.tiles) gather(p, p.ids[t], k, inputs);
 #pragma unroll
   for (int i = 0; i < I1 * I2; ++i) {
@@ -95,7 +98,7 @@ extern "C" __global__ void __launch_bounds__(AROUND_THREADS)
 #pragma unroll
   for (int s = 0; s < A0 * A1 * A2; ++s)
     p.v[((long long)s * p.depth + k) * p.filled + t] =
-        ROUNDS ? rounded((double)states[s]) : states[s];
+        ROUNDS ? (Number)rounded((double)states[s]) : states[s];
 }
 
 extern "C" __global__ void __launch_bounds__(AROUND_THREADS)
@@ -103,7 +106,7 @@ extern "C" __global__ void __launch_bounds__(AROUND_THREADS)
   const long long at = (long long)blockIdx.x * AROUND_THREADS + threadIdx.x;
   if (at >= (long long)p.tiles * p.channels) return;
   const int t = (int)(at / p.channels), channel = (int)(at % p.channels);
-  float states[A0 * A1 * A2], one[N0 * A1 * A2], two[N0 * N1 * A2], outputs[N0 * N1 * N2];
+  Number states[A0 * A1 * A2], one[N0 * A1 * A2], two[N0 * N1 * A2], outputs[N0 * N1 * N2];
 #pragma unroll
   for (int s = 0; s < A0 * A1 * A2; ++s)
     states[s] = p.m[((long long)s * p.filled + t) * p.columns + channel];
