@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
+from tests.gpu.families.wgrad_ffma import flat
 from tests.gpu.families.wgrad_ffma.algorithms import algorithm
 from winolab.algorithm import Problem, Tile, gamma
 from winolab.bench.oracle import relative_rms
@@ -65,6 +66,34 @@ def test_long_sums_are_put_aside() -> None:
     problem = Problem.of((4, 6, 20, 8), (8, 3, 3, 8), padding=1)
     for segments in (1, 3):
         check(replace(every(problem, Tile(3, 6), segments=segments)[0], fold=16))
+
+
+BITS = {
+    # tile, x, w, padding, segments, fold in units
+    "one segment": (Tile(3, 6), (2, 4, 13, 5), (7, 3, 3, 5), 1, 1, 2048),
+    "many segments, rows and a partial unit": (Tile(3, 6), (2, 5, 11, 4), (4, 3, 6, 4), 1, 5, 512),
+    "folded": (Tile(5, 4), (3, 4, 12, 4), (4, 2, 5, 4), (1, 2), 2, 8),
+    "groups and depths": (Tile(3, 2), (2, 2, 3, 9, 8), (4, 2, 2, 3, 4), 1, 3, 64),
+    "16 states": (Tile(9, 8), (1, 3, 19, 4), (4, 2, 9, 4), (1, 4), 2, 40),
+    "more segments than units": (Tile(7, 2), (1, 1, 10, 4), (4, 1, 7, 4), (0, 3), 9, 2048),
+}
+
+
+@pytest.mark.parametrize("case", BITS.values(), ids=BITS)
+@pytest.mark.parametrize("wrap", [0, 1])
+def test_every_bit_is_the_simulation_s(case, wrap) -> None:
+    """Of segments that are ranges of the flat sum, in rows of whole units and in such that run on
+    into the next row: `omega:`, as test_winrs has it for boxes."""
+    tile, x, w, padding, segments, fold = case
+    problem = Problem.of(x, w, padding=padding, groups=x[-1] // w[-1])
+    plans = [p for p in every(problem, tile, segments=segments) if p.config.wrap == wrap]
+    if not plans:
+        pytest.skip("whole units fill these rows")
+    p = replace(plans[0], fold=fold)
+    assert p.segments == segments
+    rng = np.random.default_rng(0)
+    x_, dy = (rng.uniform(-1, 1, s).astype("f") for s in (problem.x_shape, problem.y_shape))
+    assert np.array_equal(hosted.execute(p, x_, dy), flat.simulated(p, x_, dy))
 
 
 def test_groups_and_every_block_shape() -> None:
