@@ -93,6 +93,7 @@ STEPS = (
     Step("winrs_fused", 120, "papers.winrs_2025.measure.fused"),
     Step("winrs_plans", 300, "papers.winrs_2025.measure.plans"),
     Step("remedies", 90, "papers.winrs_2025.measure.remedies"),
+    Step("recorded", 60, "experiments.training.recorded"),
     *_PAPERS,
     Step("nested", 80, "experiments.measure.nested"),
     Step("grouped", 60, "experiments.measure.layers grouped"),

@@ -6,7 +6,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -123,10 +123,14 @@ def orders(run: Run) -> Iterator[Tensor]:
         left = left[run.batch :]
 
 
-def train(run: Run, device: str = "cpu") -> dict[str, Any]:
+# What looks at a step: its number, the network, and the loss scale that it begins with.
+Watch = Callable[[int, nn.Module, float], AbstractContextManager[None]]
+
+
+def train(run: Run, device: str = "cpu", watch: Watch | None = None) -> dict[str, Any]:
     """Train, and tell: the loss every EVERY steps, median seconds of a step, the data's apart, the
     device's memory, and the share of images that are told right. A loss that is no number ends
-    it."""
+    it. ``watch`` is entered around every step."""
     on_gpu = "cuda" in device
     model = built(run).to(device).train()
     if on_gpu:
@@ -166,7 +170,8 @@ def train(run: Run, device: str = "cpu") -> dict[str, Any]:
             with torch.autocast(kind, torch.float16, enabled=bool(run.amp)):
                 winolab.torch.warmup(model, parts[0][0], progress=False)
         started = _clock(on_gpu)
-        loss = step(parts)
+        with watch(at, model, scaler.get_scale()) if watch else nullcontext():
+            loss = step(parts)
         times.append(_clock(on_gpu) - started)
         if at % EVERY == 0 or at == run.steps - 1:
             losses.append(_mean(loss))

@@ -12,6 +12,7 @@ from experiments.harness.tables import select
 from experiments.report.figures import PAPER_STYLE, Drawn, gains, panels_of, with_legend
 from papers.winrs_2025.grid import PAPER, series
 from papers.winrs_2025.kernels import cells_ablations
+from papers.winrs_2025.measure import recorded
 from papers.winrs_2025.measure import tables as measured
 
 PEERS = {"gemm": ("GEMM", "#55a868"), "fft": ("FFT", "#8172b3"),
@@ -127,6 +128,7 @@ FIGURES: dict[str, tuple[Drawn, ...]] = {
         ),
     ),
     **measured.FIGURES,
+    **recorded.FIGURES,
     "winrs_2025 frontier": (
         (frontier, "Predicted time against workspace. Stars: the planner's choice."),
     ),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from experiments.training import on_gpu, seeds
 from papers.winrs_2025 import counts, errors, grid, kernels, plans, timing
+from papers.winrs_2025.measure import recorded
 from papers.winrs_2025.measure import tables as measured
 
 COMMANDS = {
     "fused_omega": "python -m experiments.measure.published.omega",
     **measured.COMMANDS,
+    **recorded.COMMANDS,
 }
 
 
@@ -28,6 +30,7 @@ TABLES = (
     *kernels.TABLES,
     *plans.TABLES,
     *measured.TABLES,
+    recorded.TABLE,
     on_gpu.FIGURE13,
     seeds.ACCURACY,
 )

@@ -257,3 +257,19 @@ def winrs_remedies() -> list[dict]:
                 }
             )  # fmt: skip
     return found
+
+
+def winrs_recorded() -> list[dict]:
+    """Two records of a layer, of which one's dy is not finite, and an older run."""
+    found = []
+    for run, step, fine in (("1", 60, True), ("2", 60, True), ("2", 0, False)):
+        for kind, error in (("fused", 2e-3), ("fused, no scaling", "nan"), ("picked", 1e-3)):
+            lost = not fine or error == "nan"
+            found.append(
+                {
+                    "step": step, "name": "layer1.0.conv1", "loss_scale": 65536.0, "kind": kind,
+                    "dy_finite": fine, "dw_max": 100.0 if fine else "inf", "finite": not lost,
+                    "relative_rms": "nan" if lost else error, "run": run, **MACHINE,
+                }
+            )  # fmt: skip
+    return found

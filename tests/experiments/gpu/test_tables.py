@@ -33,6 +33,7 @@ ROWS = {"throughput": THROUGHPUT, "gpu_errors": gpu_rows.errors(), "host": gpu_r
         "training": [*stored("training"), *gpu_rows.training()],
         "winrs_fused": gpu_rows.winrs_fused(), "winrs_plans": gpu_rows.winrs_plans(),
         "winrs_remedies": gpu_rows.winrs_remedies(),
+        "winrs_recorded": gpu_rows.winrs_recorded(),
         "fused2d": stored("fused2d"), "shared_memory": stored("shared_memory")}  # fmt: skip
 TABLES = [
     (table, [row for name in table.sources for row in ROWS.get(name) or stored(name)])

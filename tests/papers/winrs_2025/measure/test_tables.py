@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.harness.verdicts import Verdict
-from papers.winrs_2025.measure import fused, tables
+from papers.winrs_2025.measure import fused, recorded, tables
 from tests.experiments import gpu_rows
 from winolab.device import H100
 from winolab.gpu.families.wgrad_mma.plan import WgradMmaPlan
@@ -50,6 +50,15 @@ def test_results_that_are_not_finite_are_counted() -> None:
     assert (claim.ours, claim.agrees) == (2, False)
     counted = {c.column: c.ours for c in remedies if c.where == "results that are not finite"}
     assert counted == {"all": 0, "one segment": 0, "no scaling": 1}
+
+
+def test_recorded_gradients_are_judged_where_an_exact_result_is_finite() -> None:
+    cells = {(c.where, c.column): c for c in recorded.cells(gpu_rows.winrs_recorded())}
+    assert cells["records", "tensor pairs"].ours == 2
+    assert cells["records", "of these dw fits FP16"].ours == 1
+    assert cells["fused", "results that are not finite"].verdict is Verdict.REACHED
+    assert cells["fused, no scaling", "results that are not finite"].ours == 1
+    assert cells["fused", "error over the pick's, average"].ours == pytest.approx(2)
 
 
 def test_what_is_measured_of_fused_omega() -> None:
