@@ -1,4 +1,4 @@
-"""WinRS's remedies on gradients that a training run recorded: rows of experiments.training.recorded.
+"""WinRS's remedies on gradients that a training run recorded, by rows of a GPU.
 
 The last run on the GPU that was measured last counts. Judged is what can be finite: dy is, and dw
 in FP64 lies within FP16.
