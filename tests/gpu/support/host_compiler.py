@@ -71,9 +71,10 @@ def build(source: str, flags: tuple[str, ...] = ()) -> Path:
     spaces = (f"namespace {name} {{\n{outer}\n}}" for name in SPACED)
     library = "\n".join(['#include "library.cpp"', outer, *spaces])
     beside = _object(library, (CHECKS, *[COUNTING] * (COUNTING in flags)))
-    if zig and not flags and platform.system() == "Linux" and _front_end(quick):
-        return _with_headers_compiled(source, quick, beside)
-    made = _object(source, (*flags, *quick))
+    flags = (*flags, *quick)
+    if zig and platform.system() == "Linux" and _front_end(flags):
+        return _with_headers_compiled(source, flags, beside)
+    made = _object(source, flags)
     command = [*compiler(), "-shared", str(made), str(beside), "-o"]
     return _kept("so", [made.name, beside.name], lambda to: _run([*command, str(to)]))
 
