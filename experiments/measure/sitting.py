@@ -68,6 +68,15 @@ _PAPERS = tuple(  # steps of papers that have times of their own on a GPU, by it
     Step(path.parent.name.partition("_")[0], 200, f"papers.{path.parent.name}.gpu_times")
     for path in sorted(PAPERS.glob("*/gpu_times.py"))
 )
+_MEASURED = tuple(  # the same of what a paper's folder "measure" has for a GPU, by its file, too
+    Step(
+        f"{path.parents[1].name.partition('_')[0]}_{path.stem}",
+        200,
+        f"papers.{path.parents[1].name}.measure.{path.stem}",
+    )
+    for path in sorted(PAPERS.glob("*/measure/*.py"))
+    if path.read_text().startswith('"""On a GPU')
+)
 STEPS = (
     Step("tests", 430, "pytest -q -n auto -m gpu tests/gpu", limited=False),
     Step("net_forward", 300, "experiments.measure.layers networks_forward"),
@@ -90,11 +99,9 @@ STEPS = (
     Step("fused_loop", 60, "experiments.measure.fused.wgmma_loop"),
     Step("im2col", 90, "experiments.measure.published.im2col"),
     Step("omega", 90, "experiments.measure.published.omega"),
-    Step("winrs_fused", 120, "papers.winrs_2025.measure.fused"),
-    Step("winrs_plans", 300, "papers.winrs_2025.measure.plans"),
-    Step("remedies", 90, "papers.winrs_2025.measure.remedies"),
     Step("recorded", 60, "experiments.training.recorded"),
     *_PAPERS,
+    *_MEASURED,
     Step("nested", 80, "experiments.measure.nested"),
     Step("grouped", 60, "experiments.measure.layers grouped"),
     Step("strided", 60, "experiments.measure.layers strided"),

@@ -22,6 +22,7 @@ import typer
 
 from experiments.harness.facts import ROOT
 from experiments.measure.published.rows import Row, layer_of
+from experiments.measure.throughput import compile_all
 from papers.winrs_2025.errors import LENGTHS
 from papers.winrs_2025.grid import Layer
 from winolab.algorithm import Tile, omega
@@ -115,17 +116,18 @@ def main(
     kept = [json.loads(line) for line in output.read_text().splitlines()] if output.exists() else []
     gpu = driver.device(0).name
     known = {(row["layer"], row["taps"]) for row in kept if row["device"] == gpu}
+    device = driver.device(0)
+    left = [case for case in cases() if (str(case.layer), case.layer.taps) not in known]
+    print(f"{compile_all(case.plan(device) for case in left)} kernels", flush=True)
     machine = {**bench.context(), "run": datetime.now(UTC).isoformat(timespec="milliseconds")}
-    for layer in dict.fromkeys(case.layer for case in cases()):
+    for layer in dict.fromkeys(case.layer for case in left):
         if time.monotonic() > end:
             break
-        if (str(layer), layer.taps) in known:
-            continue
         arrays = Arrays("backward_filter", layer.problem, "fp16")
         arrays.fill(0, 1, scale=SCALE)
         exact = oracle.fp64("backward_filter", layer.problem, *arrays.operands["NHWC"])
         made = list(map(partial(run, arrays=arrays, exact=exact),
-                        (case for case in cases() if case.layer == layer)))  # fmt: skip
+                        (case for case in left if case.layer == layer)))  # fmt: skip
         with output.open("a") as file:
             file.writelines(json.dumps(plain({**row, **machine})) + "\n" for row in made)
         print(layer, layer.taps, {row["variant"]: row["mare"] for row in made}, flush=True)
