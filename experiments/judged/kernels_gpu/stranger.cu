@@ -1,4 +1,5 @@
-// Direct products, channels last, as one who had not read the judge wrote them: a thread an output.
+// Direct products, channels last, a thread an output, with faults that were chosen by one who had
+// not read the judge.
 //
 // ONE_TURN: a thread has one output, though blocks are no more than BLOCKS. SCRATCH: the sums of the
 // first half of the channels are brought by a kernel before. INPUT_H, INPUT_W: sizes of the map,

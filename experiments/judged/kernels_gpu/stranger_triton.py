@@ -1,5 +1,5 @@
-"""An implicit product of matrices in Triton, channels first, right and with a fault each, as one
-who had not read the judge wrote it; only where Triton is."""
+"""An implicit product of matrices in Triton, channels first, right and with a fault each, chosen by
+one who had not read the judge; only where Triton is."""
 
 from __future__ import annotations
 

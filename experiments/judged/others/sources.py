@@ -42,9 +42,10 @@ class Source:
     signature: str
 
 
-def _gemm(file: str, rows: int, threads: str) -> Source:
+def _gemm(file: str, rows: int, threads: int, lines: int = 1) -> Source:
     flags = (
         f'-DSOURCE="src/{file}"', f"-DROWS={rows}", f"-DCOLUMNS={rows}", f"-DTHREADS={threads}",
+        f"-DLINES={lines}",
         "-I{}/cuda/implicitgemm", "-I{}/cuda/implicitgemm/include",
     )  # fmt: skip
     serves = "dilation=1 groups=1 contiguous"
@@ -61,9 +62,9 @@ def _signature(sizes: str, layout: str, serves: str) -> str:
 
 
 SOURCES = {
-    "implgemm_direct": _gemm("implgemm_1_0.cu", 16, "16,16"),
-    "implgemm_tiled": _gemm("implgemm_2.cu", 16, "256"),
-    "implgemm_buffered": _gemm("implgemm_5.cu", 128, "256"),
+    "implgemm_direct": _gemm("implgemm_1_0.cu", 16, 16, 16),
+    "implgemm_tiled": _gemm("implgemm_2.cu", 16, 256),
+    "implgemm_buffered": _gemm("implgemm_5.cu", 128, 256),
     # It has neither strides nor padding, and masks no sums: its depth is a multiple of 8.
     "implgemm_cute": Source(
         "Qwesh157/conv_op_optimization", "cute.cu", ("-I{}/cute", "-I{}/cute/include"),

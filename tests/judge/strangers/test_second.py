@@ -1,4 +1,4 @@
-"""The second stranger's faults, written before the judge was read: each is caught, right kernels
+"""The second stranger's faults, chosen before the judge was read: each is caught, right kernels
 are accepted. Those of GPUs are in experiments/judged/kernels_gpu (stranger.cu, stranger_triton.py),
 whose rows experiments.judged.on_gpu keeps."""
 
