@@ -1,5 +1,6 @@
 """What the fused kernel's other policies make of openCNN's layers, what bank conflicts counters
-find, what each step of the kernel takes, how much it errs: measured here, nothing judged."""
+find, what each step of the kernel takes, how much it errs, what wgmma could make of it: measured here,
+nothing judged."""
 
 from __future__ import annotations
 
@@ -120,6 +121,22 @@ def cells_errors(rows: Sequence[Row]) -> list[Cell]:
     return found
 
 
+def cells_loop(rows: Sequence[Row]) -> list[Cell]:
+    """Times of today's choice over those of the wgmma loop that transforms and loads nothing."""
+    return [
+        one(f"{row['precision']}, {row['layer']}", column, None, row[value], note=row["pick"])
+        for row in rows
+        if row["transforms"]
+        for column, value in (
+            ("TFLOPS picked", "pick_tflops"), ("of the loop", "loop_tflops"), ("gain", "gain"),
+        )
+    ]  # fmt: skip
+
+
+LOOP = Table(
+    PAPER, "loop", "A fused kernel on wgmma at best: its loop without loads", none, cells_loop,
+    NOTHING, sources=("fused2d_wgmma_loop",), values=("gain",),
+)  # fmt: skip
 ERRORS = Table(
     PAPER, "errors", "Errors of the fused kernel beside prediction and simulation", none,
     cells_errors, NOTHING, sources=("fused2d_errors",), values=("rms",),

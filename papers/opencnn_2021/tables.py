@@ -10,7 +10,7 @@ from experiments.harness.jobs import Row
 from experiments.harness.tables import Table
 from papers.opencnn_2021.layouts import COUNTED, LAYOUTS
 from papers.opencnn_2021.machine import FIGURE16, FIGURE17, TABLE1A, TABLE1B
-from papers.opencnn_2021.policies import BANKS, ERRORS, POLICY, STEPS
+from papers.opencnn_2021.policies import BANKS, ERRORS, LOOP, POLICY, STEPS
 from papers.opencnn_2021.search import SEARCH
 from papers.opencnn_2021.speeds import FIGURE15, TABLE3, TABLE4
 from papers.opencnn_2021.targets import TARGETS
@@ -67,6 +67,7 @@ TABLES = (
     POLICY,
     BANKS,
     ERRORS,
+    LOOP,
 )
 
 # What writes these files, on a GPU.
@@ -74,6 +75,7 @@ COMMANDS = {
     "opencnn_authors": "the authors' code, built and timed apart",
     "fused2d": "python -m experiments.measure.fused.beside",
     "fused2d_errors": "python -m experiments.measure.fused.errors",
+    "fused2d_wgmma_loop": "python -m experiments.measure.fused.wgmma_loop",
     "fused2d_left_out": "python -m experiments.measure.fused.left_out",
     "shared_memory": "python -m experiments.measure.fused.shared_memory",
 }

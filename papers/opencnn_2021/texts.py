@@ -17,7 +17,7 @@ from papers.opencnn_2021.machine import (
     TABLE1A,
     TABLE1B,
 )
-from papers.opencnn_2021.policies import BANKS, ERRORS, POLICY, STEPS
+from papers.opencnn_2021.policies import BANKS, ERRORS, LOOP, POLICY, STEPS
 from papers.opencnn_2021.search import SEARCH
 from papers.opencnn_2021.speeds import AUTHORS, AUTHORS_GPU, BEST, FIGURE15, GPU, TABLE3, TABLE4
 from papers.opencnn_2021.tables import EQUATION3
@@ -147,6 +147,19 @@ def _steps(cells: Sequence[Cell]) -> list[str]:
         found = [c.ours for c in cells if c.column == column]
         told.append(f"{column} {min(found):.2f} to {max(found):.2f}")
     return [f"Shares of 2.25 × SGEMM × useful outputs: {'; '.join(told)}."]
+
+
+def _loop(cells: Sequence[Cell]) -> list[str]:
+    told = []
+    for precision in dict.fromkeys(c.where.partition(", ")[0] for c in cells):
+        mine = [c for c in cells if c.column == "gain" and c.where.startswith(f"{precision}, ")]
+        gains = [c.ours for c in mine]
+        wins = [f"{c.where.partition(', ')[2]} {c.ours:.2f}" for c in mine if c.ours > 1]
+        told.append(
+            f"{precision} {min(gains):.2f} to {max(gains):.2f} times as fast as what is picked; "
+            + (f"it could win on {', '.join(wins)}" if wins else "it wins nowhere")
+        )
+    return [f"The loop, without loads and stores: {'. '.join(told)}."]
 
 
 def _errors(cells: Sequence[Cell]) -> list[str]:
@@ -287,6 +300,13 @@ TEXTS = {
         "predicted of its arithmetic, and what the reference errs on one image in the same order.",
         "Nothing is judged: within a fifth was an aim of ours.",
         _errors,
+    ),
+    LOOP.key: Text(
+        "The paper has FFMA units; Tensor Cores could multiply the same states.",
+        "The main loop of such a kernel, 64 channels and 32 or 48 tiles a block: it transforms what "
+        "lies in shared memory and multiplies, and loads and writes nothing; beside today's choice.",
+        "Nothing is judged: where the loop is slower, no such kernel wins.",
+        _loop,
     ),
     BANKS.key: Text(
         "Castro et al. say that their layouts have no bank conflicts.",

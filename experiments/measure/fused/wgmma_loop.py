@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from itertools import product
+from itertools import product, repeat
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,20 +26,25 @@ import typer
 from experiments.harness.facts import ROOT
 from experiments.measure.fused import beside
 from experiments.measure.fused.on_paper import PRECISIONS, ROWS, SPLITS, layers
+from experiments.measure.throughput import compile_all
 from winolab.algorithm import Problem
 from winolab.bench.compare import free
 from winolab.bench.contenders import Arrays, bound, unnamed
 from winolab.bench.timing import FLUSH, interleave
 from winolab.cli import bench
+from winolab.cli.environment import cores
 from winolab.cli.screen.render import plain
+from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.families.gamma.config import KC, PARTS
 from winolab.gpu.params import INT, POINTER, Layout
 from winolab.gpu.planner import planner
+from winolab.gpu.planner.request import Plan
 from winolab.gpu.runtime import loader
 from winolab.lines import Lines
 from winolab.ref.algebra.transforms import transforms
+from winolab.spread import pool
 
 RESULTS = ROOT / "experiments" / "results" / "fused2d_wgmma_loop.jsonl"
 PARAMS = Layout(("out", POINTER), ("seed turns", INT))
@@ -111,10 +116,14 @@ LOOPS = tuple(
 )
 
 
-def run(name: str, problem: Problem, precision: str) -> Iterator[dict[str, Any]]:
-    """Rows of a layer: each loop beside what is picked."""
+def picked(case: tuple[str, Problem], precision: str, device: Device) -> Plan:
+    """What the planner takes for a layer."""
+    return planner.plan(unnamed("forward", case[1], PRECISIONS[precision], device))
+
+
+def run(name: str, problem: Problem, precision: str, pick: Plan) -> Iterator[dict[str, Any]]:
+    """Rows of a layer: each loop beside the planner's ``pick``."""
     group, device = PRECISIONS[precision], driver.device(0)
-    pick = planner.plan(unnamed("forward", problem, group, device))
     arrays = Arrays("forward", problem, group)
     arrays.fill(-1, 1)
     memory = driver.cupy().empty(max(1, pick.workspace), "uint8")
@@ -130,7 +139,7 @@ def run(name: str, problem: Problem, precision: str) -> Iterator[dict[str, Any]]
         params = PARAMS.pack(0, SEED, stages)
         calls[str(transformed)] = partial(kernel, (blocks, 1, 1), THREADS, params)
     times = interleave(calls, rounds=ROUNDS, flush=FLUSH, warmup=1)
-    picked = times["pick"].median
+    took_pick = times["pick"].median
     for transformed, loop in mine.items():
         took = times[str(transformed)].median
         yield {
@@ -147,9 +156,9 @@ def run(name: str, problem: Problem, precision: str) -> Iterator[dict[str, Any]]
             "loop_us": round(1e6 * took, 2),
             "loop_tflops": round(2 * problem.macs / took / 1e12, 2),
             "pick": f"{pick.kernel} {pick.precision} {pick.config}",
-            "pick_us": [round(1e6 * t, 2) for t in (times["pick"].low, picked, times["pick"].high)],
-            "pick_tflops": round(2 * problem.macs / picked / 1e12, 2),
-            "gain": round(picked / took, 3),
+            "pick_us": round(1e6 * took_pick, 2),
+            "pick_tflops": round(2 * problem.macs / took_pick / 1e12, 2),
+            "gain": round(took_pick / took, 3),
         }
 
 
@@ -176,21 +185,25 @@ def main(
     bench.ready()
     end = time.monotonic() + seconds
     machine = {**bench.context(), "run": datetime.now(UTC).isoformat(timespec="milliseconds")}
+    cases = list(product(layers(), PRECISIONS))
+    with pool(cores()) as processes:
+        picks = list(processes.map(picked, *zip(*cases, strict=True), repeat(driver.device(0))))
+    print(f"{compile_all(picks)} kernels", flush=True)
     output.unlink(missing_ok=True)
     found: list[dict[str, Any]] = []
     with Lines(output) as file:
-        for (name, problem), precision in product(layers(), PRECISIONS):
+        for ((name, problem), precision), pick in zip(cases, picks, strict=True):
             if time.monotonic() > end:
                 print(f"no time for {name} {precision}", flush=True)
                 continue
-            rows = [{**row, **machine} for row in run(name, problem, precision)]
+            rows = [{**row, **machine} for row in run(name, problem, precision, pick)]
             free()
             for row in rows:
                 file.append(plain(row))
             found += rows
             told = ", ".join(f"{'with' if r['transforms'] else 'no'} transforms {r['loop_us']} µs"
                              for r in rows)  # fmt: skip
-            print(f"{precision} {name}: pick {rows[0]['pick_us'][1]} µs, {told}", flush=True)
+            print(f"{precision} {name}: pick {rows[0]['pick_us']} µs, {told}", flush=True)
     print(*verdict(found), sep="\n")
 
 

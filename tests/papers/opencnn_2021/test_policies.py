@@ -51,3 +51,15 @@ def test_errors_are_over_what_is_predicted_of_them() -> None:
     })  # fmt: skip
     (told,) = texts.TEXTS[policies.ERRORS.key].found(policies.cells_errors([row]))
     assert "prediction 2.00 to 2.00, 1 of 1" in told
+
+
+def test_a_loop_that_is_slower_wins_nowhere() -> None:
+    row = {"layer": "Conv2 N=32", "precision": "fp16", "transforms": True, "pick": "Γ6(4,3) fp16"}
+    rows = [row | {"pick_tflops": 300.0, "loop_tflops": 240.0, "gain": 0.8}]
+    rows += [rows[0] | {"transforms": False}, rows[0] | {"layer": "Conv3 N=1", "precision": "fp32"}]
+    (told,) = texts.TEXTS[policies.LOOP.key].found(policies.cells_loop(rows[:2]))
+    assert "fp16 0.80 to 0.80" in told
+    assert "wins nowhere" in told
+    rows[2] |= {"gain": 1.3}
+    (told,) = texts.TEXTS[policies.LOOP.key].found(policies.cells_loop(rows))
+    assert "could win on Conv3 N=1 1.30" in told
