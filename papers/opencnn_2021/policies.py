@@ -1,6 +1,6 @@
 """What the fused kernel's other policies make of openCNN's layers, what bank conflicts counters
-find, what each step of the kernel takes, how much it errs, what wgmma could make of it: measured here,
-nothing judged."""
+find, what each step of the kernel takes, how much it errs, what wgmma could make of it: measured
+here, nothing judged."""
 
 from __future__ import annotations
 

@@ -303,8 +303,9 @@ TEXTS = {
     ),
     LOOP.key: Text(
         "The paper has FFMA units; Tensor Cores could multiply the same states.",
-        "The main loop of such a kernel, 64 channels and 32 or 48 tiles a block: it transforms what "
-        "lies in shared memory and multiplies, and loads and writes nothing; beside today's choice.",
+        "The main loop of such a kernel, 64 channels and 32 or 48 tiles a block: it transforms "
+        "what lies in shared memory and multiplies, and loads and writes nothing; beside today's "
+        "choice.",
         "Nothing is judged: where the loop is slower, no such kernel wins.",
         _loop,
     ),
