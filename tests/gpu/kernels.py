@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache, cached_property
+from itertools import product
 from pathlib import Path
 
 from tests.gpu.support.picked import of_gamma
@@ -57,6 +58,14 @@ MODULI = (
     (
         "32x56x56x128:128x9x9",
         "gamma:19:8:9@0,1/2,-1/2,3/4,-3/4,5/4,-5/4,2,-2,inf,x^2+1,x^2+x+1,x^2-x+1",
+    ),
+)
+# Ω in two launches with them, nobody's pick either.
+GRADIENTS = (
+    ("32x56x56x128:128x3x3", "omega:9:3:6@0,3/4,-3/4,4/3,-4/3,inf,x^2+1"),
+    (
+        "32x56x56x128:128x9x9",
+        "omega:19:9:8@0,1/2,-1/2,3/4,-3/4,5/4,-5/4,2,-2,inf,x^2+1,x^2+x+1,x^2-x+1",
     ),
 )
 # Im2col-Winograd's kernels as published, nobody's pick: each policy on.
@@ -256,6 +265,8 @@ def cases(device: str) -> Iterator[Case]:
         yield Case(device, "forward", text, "fp32_ffma", f"{name};variant=two_level:32")
     for text, name in MODULI if device == HOPPER else ():
         yield Case(device, "forward", text, "fp32_ffma", name)
+    for (text, name), precision in product(GRADIENTS, ("fp32_split", "fp16")):
+        yield Case(device, "backward_filter", text, precision, name)
     for text, name in PUBLISHED:
         yield Case(device, "forward", text, "fp32_ffma", name)
     split = (*(str(layer) for name in ("dragon", "table3") for layer in SQUARES[name]), *OTHERS)

@@ -31,8 +31,8 @@ def test_sizes_that_kernels_do_not_count_are_refused(
 
 
 def test_algorithms_of_more_states_are_refused() -> None:
-    """A modulus with other factors than points: no kernel but nested Winograd's and Γ's on FFMA
-    units has its states; eight states of F(5, 3) are no eight of F(6, 3)."""
+    """A modulus with other factors than points: no kernel but nested Winograd's, Γ's on FFMA units
+    and Ω's in two launches has its states; eight states of F(5, 3) are no eight of F(6, 3)."""
     problem = Problem.of((1, 24, 24, 64), (64, 3, 3, 64))
 
     def refused(text: str, direction: str, precision: str, message: str) -> None:
@@ -42,9 +42,13 @@ def test_algorithms_of_more_states_are_refused() -> None:
     nine, eight = "gamma:9:6:3@0,3/4,-3/4,4/3,-4/3,inf,x^2+1", "gamma:8:5:3@0,1,-1,2,inf,x^2+1"
     refused(nine, "forward", "fp16", r"Γ in fp16 has alpha .*, n \+ r - 1 states")
     refused(eight, "forward", "fp16", r"Γ in fp16 has alpha .*, n \+ r - 1 states")
+    gradient = "omega:9:3:6@0,3/4,-3/4,4/3,-4/3,inf,x^2+1"
+    refused(gradient, "backward_filter", "fp32_ffma", "the CUDA kernels are omega:4:2:3")
+    fused = f"{gradient};variant=fused"
+    refused(fused, "backward_filter", "fp16", "these kernels transform in a launch of their own")
     refused(
-        "omega:9:3:6@0,3/4,-3/4,4/3,-4/3,inf,x^2+1", "backward_filter", "fp32",
-        r"F\(3,6\) has 9 states, the CUDA kernels n \+ r - 1 = 8; name points alone, or give",
+        "dwm:3:6@0,3/4,-3/4,4/3,-4/3,inf,x^2+1", "forward", "fp32",
+        r"F\(6,3\) has 9 states, the CUDA kernels n \+ r - 1 = 8; name points alone, or give",
     )  # fmt: skip
     refused("gamma:11:8:3@0,1,-1,2,-2,1/2,-1/2,inf,x^2+1", "forward", "fp32", "have alpha 1, 4, 6")
     assert plan(Request(problem, "forward", H100, parse_algorithm(nine))).precision == "fp32"

@@ -150,9 +150,9 @@ def check(problem: Problem, algorithm: Algorithm | None = None) -> None:
 
 
 def _check_minimal(algorithm: Algorithm) -> None:
-    """Raise ValueError for tiles of more states than a kernel has; Γ's and nested Winograd's say so
-    themselves."""
-    for tile in algorithm.tiles if algorithm.kind not in ("winograd", "gamma") else ():
+    """Raise ValueError for tiles of more states than a kernel has; the families of Γ, of nested
+    Winograd and of Ω say so themselves."""
+    for tile in algorithm.tiles if algorithm.kind not in ("winograd", "gamma", "omega") else ():
         if not tile.minimal:
             raise ValueError(
                 f"{shortened(str(algorithm))}: {tile} has {tile.alpha} states, the CUDA kernels "

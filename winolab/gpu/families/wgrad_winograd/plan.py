@@ -14,7 +14,7 @@ from winolab.arguments.words import plural
 from winolab.gpu.families.wgrad import Gradient, admitted, narrow_rows, of_this_gpu
 from winolab.gpu.families.wgrad_winograd import cost, launch
 from winolab.gpu.families.wgrad_winograd.config import CONFIGS, MMA_CONFIGS, Config
-from winolab.gpu.families.wgrad_winograd.source import ACCURATE, source
+from winolab.gpu.families.wgrad_winograd.source import accurate, source
 from winolab.gpu.families.wgrad_winograd.tiling import SCALING, Tiling, rounded
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.base_plan import BasePlan
@@ -32,6 +32,16 @@ ADMITTED = (
     *(Tile(a + 1 - r, r) for a in (4, 6, 7, 8, 9) for r in range(2, a)),
     *(Tile(6, 5), Tile(5, 6)),
 )
+# Of more states than n + r - 1, nobody's pick: the record table's, exchanged from the forward tiles
+# that nested has (families/nested/tiles.py), and F(7, 6). They run where they are named.
+MODULI = {
+    Tile(3, 6, 9): "0,3/4,-3/4,4/3,-4/3,inf,x^2+1",
+    Tile(3, 6, 10): "0,1,-1,inf,x^2+x+1,x^2-x+1",
+    Tile(5, 6, 12): "0,3/4,-3/4,4/3,-4/3,inf,x^2+x+1,x^2-x+1",
+    Tile(7, 6, 15): "0,3/4,-3/4,5/4,-5/4,inf,x^2+1,x^2+x+1,x^2-x+1",
+    Tile(9, 8, 19): "0,1/2,-1/2,3/4,-3/4,5/4,-5/4,2,-2,inf,x^2+1,x^2+x+1,x^2-x+1",
+}
+MOST_INPUTS, MOST_STATES = 16, 24  # of a named tile
 LONGEST_ROW = 512  # positions: taps of neighbouring rows shall meet in L2
 SUMS = 24 << 20  # bytes of the sums of all states that a slice of taps may have
 PROMISING = 1.5  # times the fewest multiply-adds of any tile, for a tile to be considered
@@ -79,7 +89,7 @@ class WgradWinogradPlan(Tiling, BasePlan):
     @property
     def accurate(self) -> bool:
         """Whether its error is no larger than that of the FFMA kernels."""
-        return self.parts == 1 or self.tile.alpha <= ACCURATE
+        return self.parts == 1 or accurate(self.tile, self.points)
 
     def __str__(self) -> str:
         p, v, chunk = self.problem, self.config, self.chunks[0]
@@ -196,8 +206,11 @@ def _tiles(problem: Problem, algorithm: Algorithm | None) -> Iterator[Tile]:
         )
     else:
         (tile,) = algorithm.tiles
-        if tile.alpha > 16:
-            raise ValueError(f"{algorithm}: the CUDA kernels have alpha up to 16")
+        if tile.inputs > MOST_INPUTS or tile.alpha > MOST_STATES:
+            raise ValueError(
+                f"{algorithm}: the CUDA kernels have n + r - 1 up to {MOST_INPUTS}, in at most "
+                f"{MOST_STATES} states"
+            )
         if width % tile.n:
             raise ValueError(
                 f"{algorithm} computes {plural(tile.n, 'tap')}; the filter is {width} wide"

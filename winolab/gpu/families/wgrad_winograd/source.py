@@ -12,15 +12,23 @@ from winolab.gpu.families.wgrad_winograd.config import Config
 from winolab.gpu.families.wgrad_winograd.tiling import SCALING
 from winolab.gpu.planner.request import DTYPES
 from winolab.ref.algebra.transforms import transforms
+from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
 
-ACCURATE = 10  # the largest alpha whose split products are as accurate as FFMA's
+ACCURATE = 10  # the largest minimal alpha whose split products are as accurate as FFMA's
+
+
+@lru_cache(maxsize=256)
+def accurate(tile: Tile, points: str) -> bool:
+    """Whether split products, with sums and AT in FP32, are as accurate as FFMA's."""
+    small = tile.minimal or error_ratio(tile, points) > ADMISSIBLE
+    return tile.alpha <= ACCURATE or not small
 
 
 @lru_cache(maxsize=256)
 def source(tile: Tile, points: str, precision: str, out_dtype: str, config: Config) -> str:
     """The translation unit of one config: the transforms, the products and the finish."""
     programs = transforms(tile.n, tile.r, points, SCALING).programs
-    wide = precision == "fp32_split" and tile.alpha > ACCURATE
+    wide = precision == "fp32_split" and not accurate(tile, points)
     constants = {
         "N": tile.n,
         "R": tile.r,

@@ -102,7 +102,7 @@ __device__ __forceinline__ float block_scale(unsigned largest, unsigned smallest
 template <bool X>
 __device__ __forceinline__ void transform_block(const TransformParams& p, const TransformSide& side,
                                                 int index) {
-  constexpr int COUNT = X ? ALPHA : R;
+  constexpr int COUNT = X ? N + R - 1 : R;
   const int lane = threadIdx.x % LANES, first_at = threadIdx.x / LANES * REPEATS;
   const int blocks_k = p.pitch / KB;
   const int block = index % side.blocks;
