@@ -33,5 +33,6 @@ COMMANDS = {
     "host": "python -m experiments.measure.host_cost",
     "sanitizer": "python -m tests.gpu.sanitize --rows experiments/results/sanitizer.jsonl",
     "counters": "python -m experiments.measure.counters",
+    "nested": "python -m experiments.measure.nested",
     "throughput_variants": "python -m experiments.measure.picks STEP",
 }

@@ -25,6 +25,7 @@ from experiments.gpu.targets.aims import (
     split,
     transformed,
 )
+from experiments.gpu.targets.moduli import moduli
 from experiments.gpu.targets.tensor import correlations, gradients
 from experiments.harness.facts import facts, table
 from experiments.harness.tables import Cell, Table, none
@@ -37,7 +38,7 @@ GRID_CASES = 90  # nine kernels, ten shapes each
 
 def cells(rows: Sequence[Row]) -> list[Cell]:
     """Every aim beside what the rows say of it."""
-    every = cases(rows)
+    every = cases([row for row in rows if "case" in row])
     if not every:
         return []
 
@@ -58,6 +59,7 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
         *_sanitized(rows),
         *correlations(rows, pick),
         *gradients(pick),
+        *moduli(rows, pick(FORWARD, "fp32", "dragon")),
     ]
 
 
@@ -202,5 +204,5 @@ def _host(rows: Sequence[Row]) -> Iterator[Cell]:
 TARGETS = Table(
     "gpu", "targets", "What the kernels were to reach", none, cells,
     "aims of ours, not a paper's; what was not measured has missed",
-    sources=("throughput", "gpu_errors", "host", "sanitizer"),
+    sources=("throughput", "gpu_errors", "host", "sanitizer", "nested"),
 )  # fmt: skip

@@ -170,7 +170,7 @@ def _predictions(pick: Cases) -> Iterator[Cell]:
 def _split_sums(row: Mapping[str, Any]) -> tuple[tuple[float, int], ...]:
     """The parts of a kernel's sums; of Γ on FFMA units, whose clusters share some work tiles, a row
     does not say which."""
-    parts = re.search(r"\bsplit_k=(\d+)", row["plan"])
+    parts = re.search(r"\bsplit_k=(\d+)", row.get("plan", ""))
     if not parts or (row["products"] == "fp32" and not row["kernel"].startswith("F")):
         return WHOLE_SUMS
     return ((1.0, int(parts[1])),)

@@ -15,7 +15,7 @@ from experiments.gpu import variants as variants_tables
 from experiments.gpu.rows import cases, data_bytes, kernel, ratio, tiles
 from experiments.gpu.targets import table as gpu_targets
 from experiments.harness import studies
-from experiments.harness.tables import stored
+from experiments.harness.tables import Cell, stored
 from experiments.harness.verdicts import Verdict
 from experiments.measure.cases import LISTS
 from papers.im2col_winograd_2024 import kernels as im2col_kernels
@@ -164,6 +164,30 @@ def test_what_was_not_measured_has_failed() -> None:
     assert len(absent) > 30
     assert all((c.verdict is Verdict.MISSED) == (c.aim is not None) for c in absent)
     assert all(c.note.startswith("not measured; ") for c in absent)
+
+
+def test_moduli_are_held_to_their_speed_at_their_error() -> None:
+    """Made rows: the kernel with moduli that errs too much is no answer, however fast it is."""
+    layer = {"x": [32, 28, 28, 256], "padding": 3, "group": "fp32", "device": "a", "commit": "b"}
+    layer |= {"w": [256, 7, 7, 256], "method": "winolab", "products": "fp32_split"}
+    usual = layer | {"role": "picked", "kernel": "F(4×4,4×4)"}
+    made = layer | {"role": "named"}
+    rows = [
+        usual | {"us": [1, 100, 101], "relative_rms_n01": 1e-6},
+        made | {"kernel": "F(5×5,7×7;12×12)", "us": [1, 50, 51], "relative_rms_n01": 9e-7},
+        made | {"kernel": "F(7×7,7×7;16×16)", "us": [1, 80, 81], "relative_rms_n01": 5e-7},
+    ]
+    what = "Moduli: 7×7 with moduli at half of the error, over what is picked without"
+
+    def judged() -> Cell:
+        found = gpu_targets.cells([*THROUGHPUT, *rows])
+        return next(c for c in found if (c.where, c.column) == (what, "least"))
+
+    assert (judged().ours, judged().verdict) == (100 / 80, Verdict.REACHED)
+    rows[2]["us"][1] = 110
+    assert judged().verdict is Verdict.MISSED
+    rows[2]["relative_rms_n01"] = 6e-7
+    assert math.isnan(judged().ours)
 
 
 def test_a_tool_that_did_not_run_or_reported_a_kernel_misses() -> None:
