@@ -168,11 +168,12 @@ def test_what_was_not_measured_has_failed() -> None:
 
 def test_moduli_are_held_to_their_speed_at_their_error() -> None:
     """Made rows: the kernel with moduli that errs too much is no answer, however fast it is."""
-    layer = {"x": [32, 28, 28, 256], "padding": 3, "group": "fp32", "device": "a", "commit": "b"}
+    layer: dict = {"x": [32, 28, 28, 256], "padding": 3, "group": "fp32"}
+    layer |= {"device": "a", "commit": "b"}
     layer |= {"w": [256, 7, 7, 256], "method": "winolab", "products": "fp32_split"}
     usual = layer | {"role": "picked", "kernel": "F(4×4,4×4)"}
     made = layer | {"role": "named"}
-    rows = [
+    rows: list[dict] = [
         usual | {"us": [1, 100, 101], "relative_rms_n01": 1e-6},
         made | {"kernel": "F(5×5,7×7;12×12)", "us": [1, 50, 51], "relative_rms_n01": 9e-7},
         made | {"kernel": "F(7×7,7×7;16×16)", "us": [1, 80, 81], "relative_rms_n01": 5e-7},

@@ -96,7 +96,7 @@ def test_a_name_gets_the_kernel_and_nothing_else_does() -> None:
         request = Request(problem, "backward_filter", H100, parse_algorithm(text), precision)
         made = planner.plan(request)
         plan = getattr(made, "primary", made)
-        assert (plan.kernel, plan.tile) == ("Ω9(3,6)", Tile(3, 6, 9))
+        assert (plan.kernel, plan.tiles) == ("Ω9(3,6)", (Tile(3, 6, 9),))
         unnamed = planner.candidates(replace(request, algorithm=None), near=True).plans
         tiles = [t for p in unnamed for t in getattr(getattr(p, "primary", p), "tiles", ())]
         assert all(t.minimal for t in tiles)
