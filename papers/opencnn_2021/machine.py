@@ -85,10 +85,13 @@ def cells_figure16(rows: Sequence[Row]) -> list[Cell]:
 
 
 def counted(rows: Sequence[Row]) -> Iterator[tuple[str, Row, float]]:
-    """The fused kernel's rows of counters: which policy of which layer, and FLOP of products."""
+    """The fused kernel's rows of counters, of the GPU that was measured last: which policy of which
+    layer, and FLOP of products."""
     known: dict[int, str] = dict(zip((64, 128, 256, 512), LAYERS, strict=True))
-    for row in rows:
-        if row.get("launch") == "winolab_fused2d":
+    fused = [row for row in rows if row.get("launch") == "winolab_fused2d"]
+    last = devices(fused)[:1] if fused else []
+    for row in fused:
+        if row["device"] in last:
             layer = parse_square(row["layer"])
             bm, layout = row["plan"].split("x")[0], row["plan"].split()[1]
             where = f"{known[layer.channels]}N{layer.batch}, {layout}, b_k = {bm}"
