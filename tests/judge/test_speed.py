@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
+from winolab.bench.contenders import Arrays
 from winolab.judge import speed
 from winolab.judge.candidate import Declined
 from winolab.judge.claim import Claim
@@ -99,6 +103,20 @@ def test_memory_is_what_the_allocator_gave_beside_the_result() -> None:
     found = speed.bytes_beside(candidate, torch_call, tensor)
     assert found is not None
     assert 3 * out.nbytes <= found <= 3.05 * out.nbytes
+
+
+def test_a_guest_computes_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what an object of the same address had before."""
+    monkeypatch.setattr(speed, "_device_workspace", lambda *_: 0)
+    given: list[np.ndarray] = []
+    candidate = replace(
+        load(f"{KERNELS}:right"), called=lambda a, b, p, out: given.append(a), out=True
+    )
+    guest = speed._guest(candidate, LAYER, "fp32")
+    for number in range(20):
+        operands = {"NHWC": [np.full(1, number), np.zeros(1)]}
+        guest.run(cast(Arrays, SimpleNamespace(operands=operands, results=operands)), 0)
+    assert [int(each[0]) for each in given] == list(range(20))
 
 
 def test_a_layer_that_is_not_served_is_declined() -> None:

@@ -257,13 +257,13 @@ def on_gpu(
 
 def _guest(candidate: Candidate, problem: Problem, group: str) -> Contender:
     order = "NHWC" if candidate.layout == "channels_last" else "NCHW"
-    held: dict[int, tuple] = {}
+    held: dict[int, tuple[Arrays, tuple]] = {}  # with the arrays, whose id is no other's meanwhile
 
     def arrays_of(arrays: Arrays) -> tuple:
         if id(arrays) not in held:
             given = [*arrays.operands[order], arrays.results[order]]
-            held[id(arrays)] = tuple(_as(candidate, each, group) for each in given)
-        return held[id(arrays)]
+            held[id(arrays)] = arrays, tuple(_as(candidate, each, group) for each in given)
+        return held[id(arrays)][1]
 
     def run(arrays: Arrays, workspace: int) -> Any:
         a, b, out = arrays_of(arrays)
