@@ -1,10 +1,11 @@
 """On a GPU: fused Ω in FP16 beside Ω in two launches, direct products, FP32 and PyTorch.
 
-``python -m experiments.measure.published.omega [--seconds S] [--policy NAME]`` adds to
+``python -m experiments.measure.published.omega [--seconds S] [--policy NAMES]`` adds to
 experiments/results/fused_omega.jsonl: filter gradients of 3 to 9 taps, 64 to 256 channels, N = 32.
 Of fused Ω every block shape of the paper's tiles that divide the filter, and of the fastest
 predicted: rows not padded (pad=0), transforms of pairs in 16 bits (half2=1), sums in FP16, columns
-in shared memory before they are transformed (ahead=1, 2). A row's
+in shared memory before they are transformed (ahead=1, 2), rows of transforms one by one (paired=0),
+staged rows not padded (staged=0; FP32's lanes stage floats in no turn: turned=0). A row's
 ``cold_us`` are quartiles with L2 overwritten before a call; ``of_data`` is the workspace over the
 bytes of x, w and y; ``relative_rms_u11`` the error on U[-1, 1) against FP64, and beside it what is
 predicted.
@@ -62,19 +63,31 @@ def planned(problem: Problem, device: Device) -> dict[Plan, str]:
             kind = "direct" if "direct" in name else "two launches"
             found.setdefault(_best(name, request), kind)
     found.setdefault(plan(request), "picked")
-    fp32 = unnamed("backward_filter", problem, "fp32", device)
-    return {**found, _best("wgrad_ffma", replace(fp32, precision="fp32")): "fused in FP32"}
+    fp32 = replace(unnamed("backward_filter", problem, "fp32", device), precision="fp32")
+    return {**found, **dict.fromkeys(_ffma(fp32), "fused in FP32")}
 
 
-def with_and_without(policy: str, problem: Problem, device: Device) -> dict[Plan, str]:
-    """Of ``planned``, fused Ω whose config has the policy, and those that lack it alone."""
-    fused = {p: kind for p, kind in planned(problem, device).items() if kind == "fused"}
-    plain = dict.fromkeys((policy, "stages"), 0)  # as many stages as fit beside
-    alike: dict[Any, list[Plan]] = {}
-    for p in fused:
-        config: Any = p.config
-        alike.setdefault((p.kernel, replace(config, **plain)), []).append(p)
-    return {p: "fused" for mine in alike.values() if len(mine) > 1 for p in mine}
+def _ffma(request: Request) -> Iterator[Plan]:
+    """FP32's, and what of the paper's can be turned off in it."""
+    best: Any = _best("wgrad_ffma", request)
+    yield best
+    for policy in ("paired", "turned"):
+        yield replace(best, config=replace(best.config, **{policy: 0}))
+
+
+def with_and_without(policies: str, problem: Problem, device: Device) -> dict[Plan, str]:
+    """Of ``planned``, fused Ω whose config has one of these, and those that lack it alone."""
+    found: dict[Plan, str] = {}
+    fused = {p: k for p, k in planned(problem, device).items() if k.startswith("fused")}
+    for policy in policies.split(","):
+        plain = dict.fromkeys((policy, "stages"), 0)  # as many stages as fit beside
+        alike: dict[Any, list[Plan]] = {}
+        for p in fused:
+            config: Any = p.config
+            if hasattr(config, policy):
+                alike.setdefault((p.kernel, replace(config, **plain)), []).append(p)
+        found |= {p: fused[p] for mine in alike.values() if len(mine) > 1 for p in mine}
+    return found
 
 
 def _fused(request: Request, tile: Tile) -> Iterator[Plan]:
@@ -93,6 +106,7 @@ def _fused(request: Request, tile: Tile) -> Iterator[Plan]:
     for asked, config in (
         (named, replace(best.config, pad=0)),
         (named, replace(best.config, half2=1)),
+        *((named, replace(best.config, **off)) for off in ({"paired": 0}, {"staged": 0})),
         (halves, replace(sums.config, half2=1)),
         *((named, replace(best.config, ahead=ahead)) for ahead in AHEAD),
         (named, replace(best.config, ahead=1, half2=1)),
@@ -128,7 +142,9 @@ def key(problem: Problem) -> Row:
 def main(
     seconds: Annotated[float, typer.Option(help="Time that the run may take.")] = 3600,
     output: Annotated[Path, typer.Option(help="File that rows are added to.")] = RESULTS,
-    policy: Annotated[str, typer.Option(help="Fused Ω with and without this one alone.")] = "",
+    policy: Annotated[
+        str, typer.Option(help="Fused Ω with and without these, commas between.")
+    ] = "",
 ) -> None:
     """Measure the layers that have no rows yet."""
     made = partial(with_and_without, policy) if policy else planned

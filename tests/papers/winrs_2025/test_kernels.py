@@ -27,6 +27,8 @@ def test_policies_are_compared_in_one_run_whatever_follows_from_the_layer() -> N
         row("64x64x16 stages=4 wrap=1", 60, run="2"),
         row("64x64x16 stages=3 ahead=2 wrap=1", 40, run="2"),
         row("64x64x8 stages=4 wrap=1", 200, kind="fused in FP32"),
+        row("64x64x8 stages=4 turned=0 wrap=1", 210, kind="fused in FP32"),
+        row("64x64x8 stages=4 paired=0 wrap=1", 220, kind="fused in FP32"),
     ]
     found = {(c.where, c.column): c.ours for c in cells_ablations(rows)}
     assert found == pytest.approx(
@@ -34,6 +36,8 @@ def test_policies_are_compared_in_one_run_whatever_follows_from_the_layer() -> N
             ("Ω8(3,6)", "rows padded by 128 bits"): 1.5,
             ("Ω8(3,6)", "columns in shared memory two steps ahead"): 1.5,
             ("Ω8(3,6)", "sums in FP16, and blocks as large"): 2,
+            ("Ω8(3,6) FP32", "lanes stage their floats in turn, in the padding's place"): 1.05,
+            ("Ω8(3,6) FP32", "rows of points p and -p share products"): 1.1,
             ("all", "FP16 over FP32"): 200 / 60,
         }
     )

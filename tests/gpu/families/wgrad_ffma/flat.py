@@ -81,7 +81,7 @@ def _sum(
     p: WgradFfmaPlan, units: list, x: np.ndarray, dy: np.ndarray, run: Arithmetic
 ) -> np.ndarray:
     """N × output × input channels of these units, by FMAs and folds."""
-    made = programs(p.tile, p.points, p.config.state_blocks)
+    made = programs(p.tile, p.points, p.config.state_blocks, bool(p.config.paired))
     parts = range(p.config.state_blocks)
     names = [f"_{part}" if part else "" for part in parts]
     step = p.fold // p.config.kc * p.config.kc

@@ -96,6 +96,20 @@ def test_every_bit_is_the_simulation_s(case, wrap) -> None:
     assert np.array_equal(hosted.execute(p, x_, dy), flat.simulated(p, x_, dy))
 
 
+@pytest.mark.parametrize("tile", [Tile(3, 2), Tile(3, 6), Tile(9, 8)], ids=str)
+def test_policies_that_the_paper_names_can_be_turned_off(tile) -> None:
+    """Lanes that stage their floats in no turn change no bit; rows without pairs err as much."""
+    problem = Problem.of((2, 4, 2 * tile.n + 5, 5), (7, 3, tile.n, 5), padding=(1, tile.n // 2))
+    p = every(problem, tile)[0]
+    rng = np.random.default_rng(0)
+    x, dy = (rng.uniform(-1, 1, s).astype("f") for s in (problem.x_shape, problem.y_shape))
+    straight, alone = (replace(p, config=replace(p.config, **{name: 0}))
+                       for name in ("turned", "paired"))  # fmt: skip
+    assert np.array_equal(hosted.execute(p, x, dy), hosted.execute(straight, x, dy))
+    assert len({p.source(), straight.source(), alone.source()}) == 3
+    check(alone)
+
+
 def test_groups_and_every_block_shape() -> None:
     for tile in (Tile(3, 2), Tile(3, 6)):
         for p in every(Problem.of((2, 3, 8, 12), (10, 2, tile.n, 6), groups=2), tile):

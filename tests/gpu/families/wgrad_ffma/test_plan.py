@@ -210,8 +210,12 @@ def test_what_no_kernel_computes_is_refused() -> None:
 def test_the_source_holds_the_config_and_the_exact_programs() -> None:
     config = CONFIGS[8][0]
     text = source(Tile(3, 6), "best", config)
-    for field in fields(Config):
-        assert f"constexpr int {field.name.upper()} = {getattr(config, field.name)};" in text
+    said = {"paired", "turned"}  # by the programs, and by expressions of the kernel
+    assert {field.name for field in fields(Config)} == {
+        n.lower() for n in config.constants()
+    } | said
+    for name, value in config.constants().items():
+        assert f"constexpr int {name} = {value};" in text
     programs = transforms(3, 6).programs
     for program, name in ((programs.G, "filter"), (programs.BT, "input"), (programs.AT, "output")):
         assert program.cuda(f"transform_{name}") in text

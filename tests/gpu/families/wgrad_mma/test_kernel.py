@@ -73,6 +73,25 @@ def test_padding_of_rows_changes_no_bit() -> None:
     assert np.array_equal(hosted.execute(p, x, dy), hosted.execute(bare, x, dy))
 
 
+def test_padding_of_staged_rows_changes_no_bit() -> None:
+    """Ours, the paper's 64 bits, and none."""
+    problem = Problem.of((1, 3, 17, 40), (40, 1, 3, 40), padding=(0, 1))
+    p = asked("8:3:6;variant=fused", "fp16", "h100", problem)[0]
+    x, dy = operands(problem, "fp16")
+    for floats in (2, 0):
+        other = replace(p, config=replace(p.config, staged=floats))
+        assert max(other.shared().values()) < max(p.shared().values())
+        assert np.array_equal(hosted.execute(p, x, dy), hosted.execute(other, x, dy))
+
+
+def test_transforms_without_pairs_of_points_err_as_much() -> None:
+    problem = Problem.of((2, 3, 20, 20), (16, 2, 9, 20), padding=(1, 4))
+    p = asked("8:3:6;variant=fused", "fp16", "h100", problem)[0]
+    alone = replace(p, config=replace(p.config, paired=0))
+    assert alone.source() != p.source()
+    check(alone)
+
+
 @pytest.mark.parametrize(
     ("text", "precision"), [("4:3:2", "bf16"), ("8:3:6", "fp16"), ("16:9:8", "fp16")]
 )

@@ -31,6 +31,8 @@ class Config(KernelConfig):
     stages: int
     passes: int  # over the staging memory of the epilogue
     state_blocks: int = 1  # blocks of a cluster, each of which holds its part of the states
+    paired: int = 1  # whether rows of points p and -p share products in the transforms
+    turned: int = 1  # whether lanes stage their floats in turn, so that no bank is met twice
     wrap: int = 0  # whether units run from one row of dy into the next
     vector: int = 1  # whether channels are loaded ci and co at once
     dwvec: int = 2  # floats of a store of dw
@@ -44,7 +46,8 @@ class Config(KernelConfig):
 
     def constants(self) -> dict[str, int]:
         """The constants of the source, by name."""
-        return {name.upper(): value for name, value in asdict(self).items()}
+        fields = asdict(self).items()
+        return {name.upper(): value for name, value in fields if name not in ("paired", "turned")}
 
     def lane(self, alpha: int) -> tuple[int, int]:
         """Input × output channels of a consumer lane, in each of its warp's states."""
@@ -57,7 +60,7 @@ class Config(KernelConfig):
         return 4 * (tile.alpha // self.state_blocks) * staged + UNITS + 16 * (self.stages + 1)
 
     def __str__(self) -> str:
-        names = ("state_blocks", "wrap", "vector", "dwvec")
+        names = ("state_blocks", "paired", "turned", "wrap", "vector", "dwvec")
         changed = [
             f"{f.name}={getattr(self, f.name)}"
             for f in fields(self)

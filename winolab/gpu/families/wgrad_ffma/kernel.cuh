@@ -233,7 +233,7 @@ __device__ __forceinline__ void finish(const Params& p, WgradFfmaShared& shared,
                      ((state0 + s) * BO + out0 + j / 4 * 16 + lo * 4 + j % 4) * ROW + li;
 #pragma unroll
         for (int i = 0; i < TI / PASSES; ++i)
-          row[i / 4 * 32 + ((i + lo) % 4) * 8] = acc[s][j][pass * (TI / PASSES) + i];
+          row[i / 4 * 32 + ((i + LANE_TURN) % 4) * 8] = acc[s][j][pass * (TI / PASSES) + i];
       }
     meet(shared, phase);
 #pragma unroll 1
@@ -247,7 +247,7 @@ __device__ __forceinline__ void finish(const Params& p, WgradFfmaShared& shared,
         staged[b] = shared.out + out * ROW + pair / 16 * 32 + pair % 8;
         if constexpr (STATE_BLOCKS > 1) staged[b] = cluster_pointer(staged[b], b);
       }
-      const int at_even = (half + out / 4) % 4 * 8, at_odd = (half + 1 + out / 4) % 4 * 8;
+      const int at_even = (half + ROW_TURN) % 4 * 8, at_odd = (half + 1 + ROW_TURN) % 4 * 8;
       float even[ALPHA], odd[ALPHA], y_even[N], y_odd[N];
 #pragma unroll
       for (int s = 0; s < ALPHA; ++s) {

@@ -11,17 +11,20 @@ from winolab.gpu.families.wgrad_ffma.config import Config
 from winolab.ref.algebra.program import Program, program
 from winolab.ref.algebra.transforms import transforms
 
+TURNED = {"LANE_TURN": "lo", "ROW_TURN": "out / 4"}  # of a lane's floats, staged and read
+
 
 @lru_cache(maxsize=256)
-def programs(tile: Tile, points: str, state_blocks: int) -> dict[str, Program]:
-    """The transforms of F(n, r) by their names in the kernels, one of each kind for every part.
+def programs(tile: Tile, points: str, state_blocks: int, paired: bool = True) -> dict[str, Program]:
+    """The transforms of F(n, r) by their names in the kernels, one of each kind for every part;
+    without pairs each row is computed by itself.
 
     Where states are parted, those of 0 and infinity come first, so that pairs of points ±p, which
     share half of their work, lie in one part.
     """
     found = transforms(tile.n, tile.r, points)
     if state_blocks == 1:
-        made = found.programs
+        made = found.programs if paired else found.rowwise
         return {
             "transform_filter": made.G,
             "transform_input": made.BT,
@@ -29,12 +32,13 @@ def programs(tile: Tile, points: str, state_blocks: int) -> dict[str, Program]:
         }
     order = [0, tile.alpha - 1, *range(1, tile.alpha - 1)]
     held = tile.alpha // state_blocks
-    result = {"transform_output": program(tuple(tuple(r[s] for s in order) for r in found.AT))}
+    output = tuple(tuple(r[s] for s in order) for r in found.AT)
+    result = {"transform_output": program(output, paired)}
     for part in range(state_blocks):
         states = order[part * held : (part + 1) * held]
         for name, matrix in (("filter", found.G), ("input", found.BT)):
             suffix = f"_{part}" if part else ""
-            result[f"transform_{name}{suffix}"] = program(tuple(matrix[s] for s in states))
+            result[f"transform_{name}{suffix}"] = program(tuple(matrix[s] for s in states), paired)
     return result
 
 
@@ -47,9 +51,10 @@ def source(tile: Tile, points: str, config: Config, segments: str = "flat") -> s
     return unit(
         f"F({tile.n},{tile.r}), points {points}, {config}",
         {**sizes, **config.constants()},
-        programs(tile, points, config.state_blocks),
+        programs(tile, points, config.state_blocks, bool(config.paired)),
         ("wgrad_ffma/kernel",),
         files={"SEGMENTS_FILE": f"{segments}.cuh"},
+        macros=TURNED if config.turned else dict.fromkeys(TURNED, "0"),
     )
 
 

@@ -12,7 +12,7 @@
 constexpr int CONSUMERS = 256, THREADS = CONSUMERS + PRODUCERS;
 constexpr int WARPS = CONSUMERS / 32;
 constexpr int ROW_I = BI + PAD, ROW_O = BO + PAD;         // values from one unit's channels to the next
-constexpr int ROW_OUT = BI + 8;                           // floats of a staged row, for float2's banks
+constexpr int ROW_OUT = BI + STAGED_PAD;                  // floats of a staged row, for float2's banks
 constexpr int PAIRS_I = BI / 2, PAIRS_O = BO / 2;         // threads of a unit
 constexpr int APART_I = PRODUCERS / PAIRS_I, APART_O = PRODUCERS / PAIRS_O;  // units at once
 constexpr int GROUPS_I = KC / APART_I, GROUPS_O = KC / APART_O;

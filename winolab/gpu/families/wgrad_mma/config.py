@@ -27,6 +27,8 @@ class Config(KernelConfig):
     scaled: int = 1  # whether rows of G and BT have an L1 norm of 1: else FP16 loses small states
     half2: int = 0  # whether transforms are of pairs of 16-bit numbers, not in FP32
     ahead: int = 0  # steps whose columns lie in shared memory; 0: those of one lie in registers
+    paired: int = 1  # whether rows of points p and -p share products in the transforms
+    staged: int = 8  # floats behind a row that the epilogue stages; the paper's: 2
     wrap: int = 0  # whether units run from one row of dy into the next
     vector: int = 1  # whether channels are loaded in pairs
     dwvec: int = 2  # outputs of a store
@@ -41,10 +43,9 @@ class Config(KernelConfig):
 
     def constants(self) -> dict[str, int]:
         """The constants of the source, by name."""
-        fields = asdict(self)
-        if not self.ahead:
-            del fields["ahead"]
-        return {name.upper(): value for name, value in fields.items()}
+        apart = ("paired", "staged", *(() if self.ahead else ("ahead",)))  # said by other texts
+        fields = asdict(self).items()
+        return {name.upper(): value for name, value in fields if name not in apart}
 
     @property
     def scaling(self) -> str | None:
@@ -61,7 +62,7 @@ class Config(KernelConfig):
         for columns, channels in ((alpha, self.bi), (tile.r, self.bo)):
             raw += 2 * self.kc * channels * (columns + (channels < 64))
         stage = 2 * alpha * self.kc * (self.bi + self.bo + 2 * self.pad)
-        staged = 4 * max(alpha, WARPS) * STAGED * (self.bi + 8)
+        staged = 4 * max(alpha, WARPS) * STAGED * (self.bi + self.staged)
         units = 2 * self.producers * UNIT
         return self.stages * (stage + 16) + staged + units + self.ahead * raw
 
@@ -74,7 +75,18 @@ class Config(KernelConfig):
         return f"{precision}{transform},accumulation=tensor_core:16:2:truncate"
 
     def __str__(self) -> str:
-        names = ("pad", "sums", "scaled", "half2", "ahead", "wrap", "vector", "dwvec")
+        names = (
+            "pad",
+            "sums",
+            "scaled",
+            "half2",
+            "ahead",
+            "paired",
+            "staged",
+            "wrap",
+            "vector",
+            "dwvec",
+        )
         changed = [
             f"{f.name}={getattr(self, f.name)}"
             for f in fields(self)

@@ -41,7 +41,8 @@ def source(
     """One config's translation unit: ``winolab_wgrad_mma`` and ``winolab_reduce``. ``segments``
     are "flat", ranges of the sum over rows, or "boxes" of dy.
     """
-    programs = transforms(tile.n, tile.r, points, config.scaling).programs
+    found = transforms(tile.n, tile.r, points, config.scaling)
+    programs = found.programs if config.paired else found.rowwise
     of = precision if config.half2 else ""
     return unit(
         f"Ω{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {config}",
@@ -65,4 +66,5 @@ def source(
             "SEGMENTS_FILE": f"{segments}.cuh",
             "PRODUCE_FILE": "produce_ahead.cuh" if config.ahead else "produce.cuh",
         },
+        macros={"STAGED_PAD": str(config.staged)},
     )
