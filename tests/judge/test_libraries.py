@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from winolab.judge import libraries
 from winolab.judge.claim import Claim
 from winolab.judge.libraries import NumPy
 from winolab.judge.loading import load
@@ -112,3 +114,36 @@ def test_a_right_kernel_of_numba_s_is_no_crash() -> None:
         outcome = judge.run(Case(problem, place=place))
         assert outcome.finding is None
         assert outcome.errors
+
+
+def test_gates_open_one_after_the_other_and_streams_wait_for_them(monkeypatch) -> None:
+    """CuPy stands in: a stream goes on when the event is reached, not when it is asked."""
+    said: list[tuple] = []
+
+    class Stream:
+        def __init__(self, ptr: int = 1, non_blocking: bool = True) -> None:
+            self.ptr = ptr
+
+        def __enter__(self) -> None:
+            said.append(("on", self.ptr))
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def wait_event(self, event: object) -> None:
+            said.append(("waits", self.ptr, event))
+
+    class Event:
+        def __init__(self, disable_timing: bool) -> None: ...
+
+        def record(self, stream: Stream) -> None:
+            said.append(("records", stream.ptr, self))
+
+    cuda = SimpleNamespace(Stream=Stream, ExternalStream=Stream, Event=Event)
+    launch = SimpleNamespace(cuda=cuda, RawKernel=lambda *_: lambda *_: said.append(("stalls",)))
+    monkeypatch.setattr(libraries.driver, "cupy", lambda: launch)
+    first, second = libraries.gates(2)
+    step = [("on", 1), ("stalls",)]
+    assert said == [*step, ("records", 1, first), *step, ("records", 1, second)]
+    said.clear()
+    libraries.stall(7, second)
+    assert said == [("waits", 7, second)]
