@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ MESSAGE = 2048
 SPACES = r"(?ms)^namespace (\w+) \{$.*?^\}  // namespace \1$"
 
 
+@lru_cache(maxsize=64)
 def translate(source: str) -> str:
     """``source`` as C++: kernels of inline PTX replaced, shared memory found at run time."""
     for name in REPLACED:
@@ -81,6 +83,7 @@ def shared_members(source: str) -> tuple[str, list[str]]:
     return found.group(1) if found else "", names
 
 
+@lru_cache(maxsize=64)
 def _kernels(source: str) -> list[tuple[str, str, str, str]]:
     """Name, cluster and most threads of every kernel, as expressions of the source, and the
     namespace that it is in, or "".

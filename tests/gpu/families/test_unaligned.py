@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import winolab
-from tests.gpu import hosted
+from tests.gpu.support import host_compiler
 from tests.gpu.support.pretended import Array, Library
 from winolab.gpu import driver
 from winolab.gpu.planner.request import DIRECTIONS
@@ -41,7 +41,7 @@ def moved(values: np.ndarray, elements: int = 1) -> np.ndarray:
 @pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every source with UBSan's checks, of alignment too."""
-    monkeypatch.setattr(hosted, "CHECKED_EVERY", 1)
+    monkeypatch.setattr(host_compiler, "CHECKED_EVERY", 1)
 
 
 @pytest.mark.parametrize("named", [None, "direct"])
