@@ -2,14 +2,16 @@
 
 For every direction and precision a fresh process plans SHAPES random shapes, one after another,
 none twice; the first of them pays for what all share. No GPU is needed. A row has the median and
-the 95th percentile of the processor's milliseconds a shape, and the aims that both have. Rows
-replace experiments/results/planning.jsonl.
+the 95th percentile of the processor's milliseconds a shape, the aims that both have, and how many
+processes the machine had (``load``): two that share a core take each other's cache. Rows replace
+experiments/results/planning.jsonl.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import platform
 import random
 import statistics
@@ -25,6 +27,7 @@ import typer
 
 from experiments.harness.facts import ROOT
 from winolab.algorithm import Problem
+from winolab.cli.environment import commit, processor
 
 RESULTS = ROOT / "experiments" / "results" / "planning.jsonl"
 SHAPES, SEED = 100, 43
@@ -78,7 +81,9 @@ def row(direction: str, precision: str, times: list[float]) -> dict[str, Any]:
         "median_aim_ms": MEDIAN_MS,
         "p95_aim_ms": LATE_MS,
         "python": platform.python_version(),
-        "processor": platform.machine(),
+        "processor": processor(),
+        "load": round(os.getloadavg()[0], 1),
+        "commit": commit(),
     }
 
 

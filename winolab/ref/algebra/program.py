@@ -53,17 +53,20 @@ class Program:
 
     @cached_property
     def _exact(self) -> tuple[tuple[Fraction, ...], ...]:
-        zero = (Fraction(0),) * self.inputs
-        registers = [
-            tuple(Fraction(int(i == j)) for j in range(self.inputs)) for i in range(self.inputs)
-        ]
+        # by input, without zeros: most of the first registers' entries
+        registers: list[dict[int, Fraction]] = [{i: Fraction(1)} for i in range(self.inputs)]
         for op in self.ops:
             q = op.constant
-            b = zero if op.b is None else registers[op.b]
-            pairs = zip(registers[op.a], b, strict=True)
-            registers.append(tuple(q * u + op.sign * v for u, v in pairs))
+            made = {i: q * u for i, u in registers[op.a].items()} if q != 1 else {**registers[op.a]}
+            if op.b is not None:
+                for i, v in registers[op.b].items():
+                    signed = v if op.sign > 0 else -v
+                    made[i] = made[i] + signed if i in made else signed
+            registers.append({i: v for i, v in made.items() if v})
+        zero = Fraction(0)
         return tuple(
-            tuple(sign * v for v in registers[reg]) if sign else zero for sign, reg in self.outputs
+            tuple(sign * registers[reg].get(i, zero) if sign else zero for i in range(self.inputs))
+            for sign, reg in self.outputs
         )
 
     def evaluate(self, x: np.ndarray, arithmetic, axis: int = -1) -> np.ndarray:

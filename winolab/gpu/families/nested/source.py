@@ -30,8 +30,13 @@ def name(tiles: Sequence[Tile]) -> str:
 @lru_cache(maxsize=256)
 def made_of(tiles: Pair, points: str) -> tuple[Transforms, Transforms]:
     """The transforms along both dimensions."""
-    first, second = (transforms(t.n, t.r, points_for(points, t), SCALING) for t in tiles)
+    first, second = (_made_of(t, points) for t in tiles)
     return first, second
+
+
+@lru_cache(maxsize=256)
+def _made_of(tile: Tile, points: str) -> Transforms:
+    return transforms(tile.n, tile.r, points_for(points, tile), SCALING)
 
 
 @lru_cache(maxsize=256)
