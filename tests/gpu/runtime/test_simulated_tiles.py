@@ -10,9 +10,11 @@ import pytest
 from experiments.harness.published import published
 from tests.gpu.support.simulated import pretend
 from winolab.algorithm import Problem, direct, parse_algorithm
+from winolab.api.gpu_case import CaseOnGpu
 from winolab.gpu.codegen.simulated_tiles import FP64, OUTPUTS, STATES
 from winolab.gpu.runtime import simulation
 from winolab.gpu.runtime.simulation import MagnitudeOnGpu, on_gpu, oracle_on_gpu
+from winolab.measure import FULL, Case
 from winolab.ref.algorithms import sample, winograd
 from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.error.bounds import Magnitude, bound
@@ -44,19 +46,43 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "spatial", "taps", "how", "precision"), CASES)
-def test_tiles_have_numpys_bits(
-    kernels: list[str], text: str, spatial: tuple, taps: tuple, how: dict[str, Any], precision: str
-) -> None:
+def compared(text: str, spatial: tuple, taps: tuple, how: dict[str, Any], precision: str) -> None:
+    """All bits of a layer whose first image has an infinite element, and its last tiny ones."""
     problem = Problem.of((2, *spatial, 5), (6, *taps, 5), **how)
     algorithm, run = parse_algorithm(text), arithmetic(precision)
     x, w = drawn(problem)
     x[0].flat[3] = np.inf
+    x[1] *= np.float32(2.0**-13)
     got = winograd.forward(x, w, problem, algorithm, on_gpu(run))
-    assert {STATES, OUTPUTS} <= set(kernels)
     expected = winograd.forward(x, w, problem, algorithm, run)
     assert np.array_equal(got, expected, equal_nan=True)
-    assert np.array_equal(np.signbit(got), np.signbit(expected))
+    there = ~np.isnan(expected)
+    assert np.array_equal(np.signbit(got)[there], np.signbit(expected)[there])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_tiles_have_numpys_bits(kernels: list[str], case: tuple) -> None:
+    compared(*case)
+    assert {STATES, OUTPUTS} <= set(kernels)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_tiles_on_a_gpu_have_numpys_bits(case: tuple) -> None:
+    compared(*case)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32", "fp16@hopper", "tf32@hopper"])
+def test_a_gpus_case_is_the_cpus(precision: str) -> None:
+    """All outputs of a layer of several blocks; oracles in two orders, bounds that are no less."""
+    case = Case("gamma:8:6:3", "4x40x40x48", "40x3x3", "1", precision, "u12", sample=FULL)
+    here, there = case.measure(), CaseOnGpu.of(case).measure()
+    products = 9 * 48
+    for name in ("mare", "max_relative", "relative_rms", "relative_bias", "q50", "q99"):
+        assert abs(here[name] - there[name]) <= 2 * products * 2.0**-53
+    assert 1 - 1e-9 <= there["bound"] / here["bound"] <= 1.01
+    assert there["bound_ratio"] <= 1
 
 
 def test_inputs_between_zeros_and_groups(kernels: list[str]) -> None:
