@@ -5,8 +5,8 @@
 random and adversarial products of experiments.arithmetic.tensor_cores, ``--sums`` an architecture
 and format, each a chain of two instructions from an accumulator. It adds a row of each to
 experiments/results/mma_sim.jsonl: how many sums have our bits (any NaN is NaN), by kind, and how
-many of those that differ begin a step at 0, which MMA-Sim gives an exponent of −126 and an H200
-none (docs/notes/045). ``version`` is the checkout's commit.
+many of those that differ have an accumulator of 0 before a step. MMA-Sim gives 0 an exponent of
+−126, also as a factor, and an H200 none (docs/notes/045). ``version`` is the checkout's commit.
 """
 
 from __future__ import annotations
@@ -71,7 +71,6 @@ def compared(call: Instruction, architecture: str, precision: str, sums: int) ->
         for step in range(STEPS):
             part = slice(step * k, step * k + k)
             x, y = (v.astype(np.float32) for v in (a[..., part], b[:, part]))
-            begun |= theirs == 0
             theirs = np.stack(
                 [
                     np.concatenate([call(x[i, r : r + ROWS], y[i], theirs[i, r : r + ROWS])
@@ -79,9 +78,12 @@ def compared(call: Instruction, architecture: str, precision: str, sums: int) ->
                     for i in range(count)
                 ]
             )  # fmt: skip
-            ours = multiply_accumulate(
-                a[..., part], b[:, part], ours, order, FORMATS["fp32"], lowest
-            )
+            for first in range(part.start, part.stop, order.block):
+                some = slice(first, first + order.block)
+                begun |= ours == 0
+                ours = multiply_accumulate(
+                    a[..., some], b[:, some], ours, order, FORMATS["fp32"], lowest
+                )
         with np.errstate(all="ignore"):
             mine = ours.astype(np.float32)
         same = mine.view(np.uint32) == theirs.view(np.uint32)

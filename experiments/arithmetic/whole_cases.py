@@ -27,7 +27,7 @@ from winolab.spread import spread
 
 RESULTS = ROOT / "experiments" / "results" / "whole_cases.jsonl"
 CASES = tuple(
-    Case(algorithm, "16x56x56x128", "128x3x3", "1", precision, "u11", sample=FULL)
+    Case(algorithm, "16x28x28x512", "512x3x3", "1", precision, "u11", sample=FULL)
     for algorithm, precision in (
         ("winograd:4x4:3x3", "fp32"),
         ("gamma:8:6:3", "fp32"),

@@ -57,4 +57,8 @@ def test_mma_sim_has_our_bits() -> None:
     for row in rows:
         assert row["sums"] >= 100_000
         assert row["model"] == str(TENSOR_CORES[row["architecture"]].accumulation(row["precision"]))
-        assert row["sums"] - row["equal"] == row["differ_from_0"]
+        # 0 has an exponent there, as an accumulator or, in one of Ampere's sums, as a factor
+        assert (
+            row["differ_from_0"] <= row["sums"] - row["equal"] <= 4 * (row["precision"] == "tf32")
+        )
+        assert all(row[kind] == row["sums"] // 8 for kind in KINDS if kind != "subnormal")

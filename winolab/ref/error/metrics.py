@@ -130,7 +130,8 @@ def _normalised(x: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
 
 def _ratio(a: Any, b: Any) -> NDArray[np.float64]:
     """a / b with 0/0 = 0, x/0 = inf; NaN stays."""
-    return np.where(a == 0, np.where(np.isnan(b), np.nan, 0.0), np.divide(a, b))
+    found = np.zeros(np.broadcast(a, b).shape)
+    return np.divide(a, b, out=found, where=(np.asarray(a) != 0) | np.isnan(b))
 
 
 def _quantiles(relative: NDArray[np.float64]) -> tuple[float, ...]:
