@@ -20,7 +20,7 @@ from winolab.gpu import driver
 from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.families.wgrad import TYPES
 from winolab.gpu.families.wgrad_winograd.config import CONFIGS, MMA_CONFIGS
-from winolab.gpu.families.wgrad_winograd.plan import ADMITTED, NARROW_SEGMENTS, plans
+from winolab.gpu.families.wgrad_winograd.plan import ADMITTED, MODULI, NARROW_SEGMENTS, plans
 from winolab.gpu.families.wgrad_winograd.source import source
 from winolab.gpu.families.wgrad_winograd.tiling import SCALING
 from winolab.gpu.params import View
@@ -34,10 +34,11 @@ from winolab.ref.error.metrics import ADMISSIBLE, error_ratio, noise_gain
 
 GUARD = 4096
 DTYPES = {p: ALL_DTYPES[p] for f in FAMILIES if f.name == "wgrad_winograd" for p in f.precisions}
-# The paper's kernels and direct in every precision; what else the planner takes, in one each.
+# The paper's kernels and direct in every precision; moduli and what the planner takes in one each.
 PAPER = ("direct", "omega:4:3:2", "omega:8:3:6", "omega:8:5:4", "omega:8:7:2", "omega:16:7:10",
          "omega:16:9:8")  # fmt: skip
 OTHERS = [f"omega:{t.alpha}:{t.n}:{t.r}" for t in ADMITTED]
+OTHERS += [f"omega:{t.alpha}:{t.n}:{t.r}@{points}" for t, points in MODULI.items()]
 KERNELS = [
     *product(PAPER, DTYPES),
     *zip((t for t in OTHERS if t not in PAPER), cycle(DTYPES), strict=False),
@@ -201,7 +202,8 @@ def _limit(plan, terms: int) -> float:
     bits; the same factor of 3 as FP32's kernels. A result of 16 bits is rounded once more.
     """
     tile = plan.tile
-    gain = noise_gain(gamma(tile.alpha, tile.n, tile.r)) if tile.alpha > 1 else 1
+    points = {"points": plan.points} if tile.alpha > 1 else {}
+    gain = noise_gain(gamma(tile.alpha, tile.n, tile.r, **points)) if points else 1
     unit = {"fp16": 2**-11, "bf16": 2**-8, "fp32_split": 2**-24}[plan.precision]
     if plan.precision == "fp32_split":
         limit = 3 * 0.30 * unit * math.sqrt((terms + 32) * gain)
