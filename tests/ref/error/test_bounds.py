@@ -41,6 +41,7 @@ PRECISIONS = [
     "fp16,accumulation=tensor_core:16:2:nearest",
     "fp16,sums=fp16,scale=-2:-1",
     "fp16,transform=fp16,accumulate=fp16,accumulation=sequential",
+    "fp16,transform=fp16,outputs=fp32",
     "bf16,transform=bf16,accumulate=bf16,accumulation=pairwise",
     "tf32,accumulate=fp64,accumulation=unspecified",
     "fp32_split",

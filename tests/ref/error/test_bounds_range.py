@@ -127,7 +127,14 @@ def test_fp64_underflows(exponent, text):
 @pytest.mark.parametrize("text", ["winograd:2:3", "gamma:8:6:3"])
 @pytest.mark.parametrize(
     "precision",
-    ["fp32,filters=fp16", "fp16,filters=fp8_e4m3", "fp32,transform=fp16", "fp64,transform=fp16"],
+    [
+        "fp32,filters=fp16",
+        "fp16,filters=fp8_e4m3",
+        "fp32,transform=fp16",
+        "fp64,transform=fp16",
+        "fp16,transform=fp16,outputs=fp32",
+        "fp32,outputs=fp16",
+    ],
 )
 def test_transforms_of_wider_data_underflow_and_overflow(precision, text):
     """The bound was exceeded 1,021 times: sums of numbers that the format does not hold."""

@@ -65,6 +65,16 @@ ALGORITHMS = ["direct", "gamma:4:2:3", "gamma:8:6:3", "gamma:16:8:9@paper", "win
               "winograd:4x4:3x3"]  # fmt: skip
 
 
+@pytest.mark.parametrize("text", ["gamma:4:2:3", "gamma:8:6:3", "winograd:4x4:3x3"])
+def test_outputs_transformed_in_a_format_of_their_own(text):
+    """In FP32 behind transforms in FP16, which err less than all in FP16."""
+    narrow = "fp16,transform=fp16"
+    wide, _, less = ratios(text, f"{narrow},outputs=fp32", "u11")
+    whole, _, more = ratios(text, narrow, "u11")
+    assert 0.85 <= min(wide, whole) <= max(wide, whole) <= 1.15
+    assert less.relative_rms < 0.9 * more.relative_rms
+
+
 @pytest.mark.parametrize("order", ["sequential", "two_level:32", "pairwise", "kahan"])
 @pytest.mark.parametrize("text", ALGORITHMS)
 def test_fp32_within_15_percent(text, order):

@@ -52,7 +52,7 @@ class OnGpu(Float):
 
     def tiles(self, engine: Any, x: np.ndarray, w: np.ndarray, ids: np.ndarray) -> Blocks | None:
         """Blocks that the GPU gathers, transforms, multiplies and transforms back."""
-        whole = self.parts == 1 and not (self.scale or self.filters or self.sums)
+        whole = self.parts == 1 and not (self.scale or self.filters or self.sums or self.outputs)
         in_fp32 = self.fused and self.transform.name == "fp32"
         if not (whole and in_fp32 and _served(engine, ids, self.asarray(x[:0]))):
             return None

@@ -191,7 +191,7 @@ class Engine:
         for m in sums:
             m = m.reshape(*states, tiles, channels)
             for axis, programs in enumerate(self.programs):
-                m = programs.AT.evaluate(m, run, axis)
+                m = programs.AT.evaluate(m, run.of_outputs, axis)
             outputs.append(m.reshape(-1, channels))
         return add(outputs, run)
 

@@ -58,6 +58,11 @@ class Arithmetic(ABC):
         """The arithmetic of the filter's transform."""
         return self
 
+    @property
+    def of_outputs(self) -> Arithmetic:
+        """The arithmetic of the output transform."""
+        return self
+
     def of_data(self, a: Carrier, b: Carrier) -> Arithmetic:
         """This arithmetic with what it has to know of the two tensors of a convolution."""
         return self

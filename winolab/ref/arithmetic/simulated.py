@@ -43,7 +43,8 @@ class Float(Arithmetic):
     are scaled for them, ahead: groups of products that lower parts precede higher ones by
     (winolab.ref.arithmetic.split). filters: format of the filter's transform, if it is not that of
     the others. sums: format that sums of products are stored in, before they are transformed back,
-    if it is not that of the transforms.
+    if it is not that of the transforms. outputs: format of the output transform, if it is not that
+    of the others.
 
     Accumulating in fp64 is NumPy's own matrix product, of unspecified order.
     """
@@ -59,6 +60,7 @@ class Float(Arithmetic):
     ahead: int = 0
     filters: Format | None = None
     sums: Format | None = None
+    outputs: Format | None = None
 
     def __post_init__(self) -> None:
         for name in ("parts", "ahead"):
@@ -152,9 +154,13 @@ class Float(Arithmetic):
         return replace(self, transform=self.filters, filters=None) if self.filters else self
 
     @property
+    def of_outputs(self) -> Float:
+        return replace(self, transform=self.outputs, outputs=None) if self.outputs else self
+
+    @property
     def of_sums(self) -> Format:
         """The format that sums of products are stored in."""
-        return self.sums or self.transform
+        return self.sums or self.outputs or self.transform
 
     def of_data(self, a: Carrier, b: Carrier) -> Float:
         return replace(self, scale=self.scale.of_data(a, b)) if self.scale else self
@@ -186,7 +192,7 @@ class Float(Arithmetic):
                 y = np.matmul(a, b)
         else:
             y = self.summed_products(a, b)
-        y = self._round(y)
+        y = self.of_outputs._round(y)
         return self.sums.round(y).astype(self.dtype) if self.sums else y
 
     def summed_products(self, a: Carrier, b: Carrier) -> Carrier:
@@ -262,7 +268,7 @@ def _mixed(text: str) -> Float:
             values[key] = value == "yes"
         elif key == "scale":
             values[key] = Scale.parse(value)
-        elif key in ("filters", "sums") and value == "none":
+        elif key in ("filters", "sums", "outputs") and value == "none":
             values[key] = None
         elif key in ("parts", "ahead"):
             if (number := counted(value)) is None:

@@ -257,7 +257,7 @@ class Magnitude(Arithmetic):
             (ldexp(of_w.transformed, scale[1]), filters),
             (max(x, w), run.product if run.parts == 1 else part(run)),
             (ldexp(self.summed, both), run.accumulate),
-            (ldexp(made, both), run.transform),
+            (ldexp(made, both), run.of_outputs.transform),
         ]
         if any(scale):
             sizes = (self.stored, of_w.stored)

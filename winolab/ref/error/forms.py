@@ -152,7 +152,7 @@ class Axis:
     def error(self) -> Array | None:
         """What rounded constants add to the bilinear form (n, r, inputs); None if exact."""
         p = self.programs
-        runs = (self.run, self.run.of_filters, self.run)
+        runs = (self.run.of_outputs, self.run.of_filters, self.run)
         matrices, changes = [], []  # as float64, and by how much they are off
         for m, run in zip((p.AT, p.G, p.BT), runs, strict=True):
             rounded = m.with_constants(lambda q, run=run: rounded_constant(run, q))

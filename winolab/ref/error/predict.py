@@ -286,7 +286,8 @@ class _Tile:
     def _outputs(self, d: int) -> Array:
         """What AT's roundings along dimension d add: behind it are outputs, ahead are states."""
         first, second = self._rounded(d)
-        errors = rounding(self.units.transform.relative, 1.0, first, second)
+        once = Units.of(self.run.of_outputs).transform.relative
+        errors = rounding(once, 1.0, first, second)
         errors = errors.reshape(errors.shape[d:])
         for slopes in (self.axes[d].slopes, *(axis.at**2 for axis in self.axes[d + 1 :])):
             errors = np.tensordot(errors, slopes, axes=(0, 1))

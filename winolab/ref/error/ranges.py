@@ -174,7 +174,7 @@ class Ranges:
         if not isinstance(run, Float):
             return np.zeros(())
         of_x, of_w = self.exponents
-        product = part(run) if run.parts > 1 else run.product
+        product, back = part(run) if run.parts > 1 else run.product, run.of_outputs.transform
         largest = self.inputs.data.largest * self.filters.data.largest
         scale = 2.0 ** (of_x + of_w)
         with np.errstate(all="ignore"):
@@ -187,11 +187,11 @@ class Ranges:
             finite = finite + np.log1p(-beyond(_least(run.accumulate, run.of_sums), *sums, most))
             finite = _through(finite, [axis.at for axis in self.axes])
             for d, (mean, variance) in enumerate(made):
-                if run.transform.emax < WIDEST:
-                    chance = beyond(run.transform.max, scale * mean, scale**2 * variance)
+                if back.emax < WIDEST:
+                    chance = beyond(back.max, scale * mean, scale**2 * variance)
                     later = [axis.at for axis in self.axes[d + 1 :]]
                     finite = finite + _through(np.log1p(-chance), [self.axes[d].slopes, *later])
-            last = beyond(run.transform.max, *results)
+            last = beyond(back.max, *results)
             for data in (self.inputs.data, self.filters.data):
                 one = np.array(data.mean), np.array(data.variance)
                 taps = self.depth * math.prod(axis.tile.r for axis in self.axes)

@@ -331,7 +331,7 @@ class Cost:
         exact: bool = False,
     ) -> Cost:
         """``exact``: the programs compute the very matrices that they are made of."""
-        units, of_g = Units.of(run), Units.of(run.of_filters)
+        units, of_g, of_y = (Units.of(r) for r in (run, run.of_filters, run.of_outputs))
         of = programs or programs_of(algorithm)
         scaling = None
         if isinstance(run, Float) and run.scale:
@@ -346,7 +346,7 @@ class Cost:
                 )
                 for tile in tiles
             )
-            for name, rounded in (("AT", units), ("G", of_g), ("BT", units))
+            for name, rounded in (("AT", of_y), ("G", of_g), ("BT", units))
         )
         roundings = sum(s.growth for part in stages for s in part)
         operands = tuple(

@@ -96,12 +96,13 @@ def test_transforms_without_pairs_of_points_err_as_much() -> None:
     ("text", "precision"), [("4:3:2", "bf16"), ("8:3:6", "fp16"), ("16:9:8", "fp16")]
 )
 def test_transforms_of_pairs_in_16_bits(text, precision) -> None:
-    """Each operation is rounded to 16 bits, and its errors are as large as predicted."""
+    """Each operation is rounded to 16 bits, and its errors are as large as predicted. Ω4(3,2) adds
+    two numbers a state, which are rounded once either way."""
     problem = Problem.of((2, 3, 20, 20), (16, 2, 9, 20), padding=(1, 4))
     p = asked(f"{text};variant=fused", precision, "h100", problem)[0]
     half2 = replace(p, config=replace(p.config, half2=1))
     check(half2)
-    assert limits(half2)[1] > limits(p)[1]
+    assert (limits(half2)[1] > 1.01 * limits(p)[1]) == (text != "4:3:2")
 
 
 AHEAD = (

@@ -68,7 +68,7 @@ class Config(KernelConfig):
 
     def simulated(self, precision: str) -> str:
         """What the reference calls the arithmetic."""
-        transform = f",transform={precision}" if self.half2 else ""  # AT, in FP32, is taken for it
+        transform = f",transform={precision},outputs=fp32" if self.half2 else ""
         if self.sums == 16:  # chunks are aligned as for sums in FP32
             transform += ",accumulate=fp16"
             return f"{precision}{transform},accumulation=tensor_core:16:15:nearest"
