@@ -6,9 +6,11 @@ Each is a part of all that there is, drawn or as far as time allowed, and says h
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from experiments.gpu import counters
 from experiments.gpu.rows import Row, mean, stored
 from experiments.harness.facts import ROOT
 from experiments.measure import layer_rows
@@ -66,12 +68,16 @@ def speeds(rows: Iterable[Row]) -> list[Speeds]:
     return list(found.values())
 
 
-def networks() -> list[str]:
-    """A line a direction and precision of the layers of networks that were drawn."""
+def latest() -> list[Row]:
+    """The rows of networks' layers that were added last: others are of picks that are gone."""
     every = [row for way in DIRECTIONS
              for row in layer_rows.stored(RESULTS / f"networks_{way}.jsonl")]  # fmt: skip
-    rows = layer_rows.latest(every)  # others are of picks that are gone
-    found = {(each.direction, each.precision): each for each in speeds(rows)}
+    return layer_rows.latest(every)
+
+
+def networks() -> list[str]:
+    """A line a direction and precision of the layers of networks that were drawn."""
+    found = {(each.direction, each.precision): each for each in speeds(latest())}
     if not found:
         return []
     of = len(distinct())
@@ -101,6 +107,67 @@ def networks() -> list[str]:
                 lines.append(f"| {name} | {_shown(each.every)} | {aim} | {tf32} | {slow} | "
                              f"{' | '.join(cells)} |")  # fmt: skip
     return lines
+
+
+def below() -> list[Row]:
+    """Rows of networks' layers that are below LEAST, by what is picked, furthest first, with the
+    fastest of PyTorch's as ``torch_us``."""
+    found = []
+    for own, speed, _ in layer_rows.ratios(latest()):
+        if speed < LEAST[own["precision"]]:
+            found.append((speed, {**own, "torch_us": speed * own["us"]}))
+    return [row for _, row in sorted(found, key=lambda pair: pair[0])]
+
+
+def reasons() -> list[str]:
+    """What counters say of networks' layers below the least: a line a layer that was counted, and
+    how many of each kind of layer there are."""
+    counted = {
+        (row["layer"], row["direction"], row["products"], row["kernel"], row["plan"]): plan
+        for plan in counters.plans(stored("counters_networks"))
+        for row in plan.rows[:1]
+    }
+    slow = below()
+    if not counted or not slow:
+        return []
+    kinds = Counter((row["precision"].upper(), row["direction"].replace("_", " "), row["group"])
+                    for row in slow)  # fmt: skip
+    lines = [
+        f"{len(slow)} measured layers are below the least. Of those that were counted, by "
+        "`python -m experiments.measure.counters --networks`: the unit that is busiest, the share "
+        "of the multiprocessors' cycles that they work, what warps wait for, in one launch with "
+        "warm caches.",
+        "",
+        "| layer | speed | µs | kernel | what holds it |",
+        "|---|---|---|---|---|",
+    ]
+    for row in slow:
+        key = tuple(row[name] for name in ("layer", "direction", "products", "kernel", "plan"))
+        if plan := counted.get(key):
+            way = f"{row['precision'].upper()} {row['direction'].replace('_', ' ')}"
+            lines.append(f"| {row['layer']} {way} | {row['torch_us'] / row['us']:.2f} | "
+                         f"{row['us']:.1f} | {row['kernel']} | {_held(plan)} |")  # fmt: skip
+    rest = ", ".join(f"{' '.join(kind)} {n}" for kind, n in kinds.most_common())
+    return [*lines, "", f"All of them by kind: {rest}."]
+
+
+def _held(plan: counters.Counted) -> str:
+    """The busiest unit, the share of cycles at work, the first causes of waiting, launches."""
+    row = plan.main
+    units = {"issue slots": row["issue"], "shared memory": row["shared_pipe"], "L2": row["l2"],
+             "DRAM": row["dram"]}  # fmt: skip
+    # Products of TF32 parts are not counted, and 16 bits' on FMA units are no Tensor Cores'.
+    if done := sum(counters.work(r) * r["calls"] for r in plan.mains):
+        name = "Tensor Cores" if plan.tensor else "FMA units"
+        units[name] = 100 * done / (plan.peak * plan.spent)
+    busiest = max(units, key=units.__getitem__)
+    waits = ", ".join(f"{name.replace('_', ' ')} {share:.0%}" for name, share in plan.stalls[:2])
+    active = row["cycles_active"] / row["cycles"]
+    launches = sum(row["calls"] for row in plan.rows)
+    several = f"; {launches} launches, {plan.spent / plan.seconds:.0%} in the main one"
+    return f"{busiest} {units[busiest]:.0f} %, at work {active:.0%}, {waits}" + several * (
+        launches > 1
+    )
 
 
 def met(reached: bool) -> str:

@@ -49,6 +49,7 @@ def sections() -> Iterator[tuple[str, list[str]]]:
         ("FP32 kernels, forward", _kernels()),
         ("What calls pick, beside the fastest library", _beside()),
         ("Layers of networks", gpu_samples.networks()),
+        ("Layers of networks below the least", gpu_samples.reasons()),
         ("Whole networks", gpu_samples.whole()),
         ("Memory and deviations of whole networks", told.networks()),
         ("First calls", waiting.first_calls()),

@@ -2,7 +2,8 @@
 
 Each case of CASES is launched once under the profiler, clocks and caches left as they are; every
 kernel of the plan gives a row in experiments/results/counters.jsonl, which the run replaces; with
-``--cases`` only rows of the same plans.
+``--cases`` only rows of the same plans. With ``--networks`` the cases are picks of networks' layers
+that are below the least which is aimed at, and the rows are those of counters_networks.jsonl.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Annotated, Any
 
 import typer
 
+from experiments.gpu import samples
 from experiments.gpu.counters import PLAN
 from experiments.gpu.losses import slower
 from experiments.gpu.rows import cases as measured_cases
@@ -194,6 +196,26 @@ def every() -> list[Case]:
     return [*CASES[:FIRST], *VARIANTS, *list(slow.values())[:SLOWEST], *CASES[FIRST:]]
 
 
+MOST = 60  # of networks' layers, about three minutes of the profiler
+LIBRARY = "cuBLASLt"  # whose kernels have names of their own
+TURNS = 4  # of each kind come before others
+
+
+def of_networks() -> list[Case]:
+    """Picks of networks' layers below the least, furthest first: of each direction, precision and
+    kind of layer some, then the others. A library's kernels are left out."""
+    turns: Counter[tuple[str, ...]] = Counter()
+    ranked = []
+    for one in samples.below():
+        if one["kernel"] == LIBRARY:
+            continue
+        kind = one["direction"], one["precision"], one["group"]
+        what = one["layer"], one["direction"], one["products"], None, one["kernel"], one["plan"]
+        ranked.append((turns[kind] >= TURNS, Case(*what)))
+        turns[kind] += 1
+    return [case for _, case in sorted(ranked, key=lambda pair: pair[0])][:MOST]
+
+
 TENSOR = "sm__ops_path_tensor_op_"
 # What a row calls it -> ncu's name. Rates are percent of what the unit can sustain while the kernel
 # runs; tensor operations count a multiplication and an addition as two.
@@ -360,6 +382,7 @@ def main(
     compile_only: Annotated[
         bool, typer.Option("--compile", help="Fill the cache of kernels and stop.")
     ] = False,
+    networks: Annotated[bool, typer.Option("--networks", help="Slow layers of networks.")] = False,
     folder: Annotated[Path | None, typer.Option("--launch", hidden=True)] = None,
 ) -> None:
     """Count what every kernel does on this GPU."""
@@ -367,7 +390,9 @@ def main(
         child(folder)
         return
     bench.ready()
-    cases = every()
+    cases = of_networks() if networks else every()
+    if networks and output == RESULTS:
+        output = RESULTS.with_stem("counters_networks")
     if numbers:
         cases = [cases[int(n)] for n in numbers.split(",")]
     if compile_only:

@@ -56,3 +56,25 @@ def test_whole_networks_and_problems_say_how_many(monkeypatch) -> None:
     assert line == end
     assert not any(samples.EARLY in each for each in samples.whole())
     assert samples.problems()[0].startswith("32 random problems of 2 kernels, 0 wrong")
+
+
+def test_slow_layers_say_what_holds_them(monkeypatch) -> None:
+    known = {"kernel": "direct", "products": "fp32", "plan": "8x8"}
+    slow = [{**row, **known, "bytes": 1} for row in case("a", "1x1", 2.0, 1.0, 1.0)]
+    fast = [{**row, **known, "bytes": 1} for row in case("b", "1x1", 1.0, 3.0, 1.0)]
+    launch = {**known, "layer": "a", "direction": "forward", "launch": "k", "calls": 2,
+              "seconds": 1e-6, "clock_hz": 1e9, "cycles": 100, "cycles_active": 40,
+              "fma_instructions": 10, "multiprocessors": 4, "issue": 7.0, "shared_pipe": 3.0,
+              "l2": 21.0, "dram": 11.0, "stalls": {"long_scoreboard": 3, "selected": 1},
+              **dict.fromkeys(samples.counters.OPS, 0)}  # fmt: skip
+    kept = {"counters_networks": [launch]}
+    monkeypatch.setattr(samples, "stored", lambda name: kept[name])
+    files = {"networks_forward": [*slow, *fast]}
+    monkeypatch.setattr(samples.layer_rows, "stored", lambda path: files.get(path.stem, []))
+    assert [(row["layer"], row["torch_us"]) for row in samples.below()] == [("a", 1.0)]
+    lines = samples.reasons()
+    held = "L2 21 %, at work 40%, long scoreboard 75%; 2 launches, 100% in the main one"
+    assert lines[4] == f"| a FP32 forward | 0.50 | 2.0 | direct | {held} |"
+    assert lines[-1] == "All of them by kind: FP32 forward 1x1 1."
+    kept["counters_networks"] = []
+    assert samples.reasons() == []

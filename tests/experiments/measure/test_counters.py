@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.measure.counters import CASES, METRICS, STALL, STALLS, VARIANTS, Case, read
+from experiments.gpu import samples
+from experiments.measure.counters import (
+    CASES,
+    METRICS,
+    STALL,
+    STALLS,
+    TURNS,
+    VARIANTS,
+    Case,
+    of_networks,
+    read,
+)
 from winolab.device import H100
 from winolab.gpu import driver
 
@@ -46,3 +57,16 @@ def test_a_library_s_product_is_not_profiled_by_its_name(monkeypatch) -> None:
     plan = Case("1x14x14x512:256x1x1", "forward", "fp16").plan()
     assert plan
     assert plan.kernel == "Γ1(1,1)"
+
+
+def test_slow_layers_of_networks_take_turns_by_kind(monkeypatch) -> None:
+    def slow(layer: str, group: str, kernel: str = "direct") -> dict:
+        return {"layer": layer, "direction": "forward", "precision": "fp16", "group": group,
+                "products": "fp16", "kernel": kernel, "plan": "x"}  # fmt: skip
+
+    dense = [slow(f"dense {i}", "dense") for i in range(TURNS + 2)]
+    rows = [slow("1x1", "1x1", "cuBLASLt"), *dense, slow("stem", "stem")]
+    monkeypatch.setattr(samples, "below", lambda: rows)
+    names = [case.layer for case in of_networks()]
+    first = [f"dense {i}" for i in range(TURNS)]
+    assert names == [*first, "stem", *(f"dense {i}" for i in range(TURNS, TURNS + 2))]
