@@ -73,7 +73,7 @@ STRUCTS = {
     "implicit GEMM": (
         "ImplicitParams",
         "implicit_gemm/operands",
-        [implicit_gemm.PARAMS, *3 * [AXIS]],
+        [implicit_gemm.PARAMS, *3 * [AXIS], implicit_gemm.LAST],
         [("DirectAxis", "axes")],
     ),
     "fill": ("FillParams", "implicit_gemm/fill", [implicit_gemm.FILL_PARAMS], []),

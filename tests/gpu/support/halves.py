@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import ml_dtypes
@@ -24,6 +24,18 @@ CASES = [
     ((1, 2, 3, 8), (8, 9, 2, 8), ((6, 8), (1, 1)), "fp16"),  # rows that meet no input
 ]
 
+# The same for taps that share no columns, with stride and dilation: ConvNeXt's and U-Nets' patches,
+# rows in between that no tap meets, steps along each dimension, rows that meet no input.
+APART = [
+    ((2, 9, 11, 72), (72, 3, 3, 72), 1, "fp16", 2, 1),
+    ((2, 8, 12, 136), (40, 2, 2, 136), 0, "bf16", 2, 1),
+    ((2, 7, 7, 16), (8, 1, 1, 16), 0, "fp16", (2, 3), 1),
+    ((2, 3, 9, 10, 16), (16, 2, 2, 3, 8), ((2, 0), (1, 2), (3, 1)), "bf16", (1, 2, 3), (2, 1, 2)),
+    ((1, 6, 40, 8), (8, 3, 3, 8), (2, 12), "fp16", 1, (2, 12)),
+    ((2, 50, 24), (16, 3, 24), ((1, 4),), "bf16", 2, 3),
+    ((1, 2, 9, 8), (8, 7, 2, 8), ((6, 8), (1, 1)), "fp16", (3, 2), (2, 1)),
+]
+
 
 def on_cpu(p: Any, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
     """dw of a plan, by the engine of host/."""
@@ -38,12 +50,16 @@ def on_gpu(p: Any, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
     return dw.view(ml_dtypes.bfloat16) if p.out_dtype == "bfloat16" else dw
 
 
-def problems() -> Iterator[tuple[Problem, str, str, np.ndarray, np.ndarray]]:
-    """A problem, its precision, the result's type, x and dy, of each of CASES."""
+def problems(
+    cases: Iterable[tuple[Any, ...]] = CASES,
+) -> Iterator[tuple[Problem, str, str, np.ndarray, np.ndarray]]:
+    """A problem, its precision, the result's type, x and dy, of each of ``cases``, which may have
+    a stride and a dilation behind them."""
     rng = np.random.default_rng(1)
-    for i, (x_shape, w_shape, padding, precision) in enumerate(CASES):
+    for i, (x_shape, w_shape, padding, precision, *steps) in enumerate(cases):
         groups = x_shape[-1] // w_shape[-1]
-        problem = Problem.of(x_shape, w_shape, padding=padding, groups=groups)
+        apart = dict(zip(("stride", "dilation"), steps, strict=False))
+        problem = Problem.of(x_shape, w_shape, padding=padding, groups=groups, **apart)
         dtype = DTYPES[precision]
         x, dy = (rng.uniform(-1, 1, s).astype(dtype) for s in (problem.x_shape, problem.y_shape))
         yield problem, precision, dtype.name if i % 2 else "float32", x, dy

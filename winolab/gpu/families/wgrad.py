@@ -38,7 +38,10 @@ REDUCE_THREADS = 256
 
 @dataclass(frozen=True)
 class Gradient:
-    """dw[m, tap, c] = Σ dy[m] · x[c] per group, unit stride, always three spatial dimensions."""
+    """dw[m, tap, c] = Σ dy[m] · x[c] per group, always three spatial dimensions.
+
+    Tap t meets output o at place o s − padding + t d of x.
+    """
 
     batch: int
     groups: int
@@ -48,11 +51,13 @@ class Gradient:
     output: tuple[int, int, int]
     filter: tuple[int, int, int]
     padding: tuple[int, int, int]  # before the first element
+    stride: tuple[int, int, int] = (1, 1, 1)
+    dilation: tuple[int, int, int] = (1, 1, 1)
 
     @classmethod
     def of(cls, problem: Problem, *, unit: bool = True) -> Gradient:
         """The filter gradient of ``problem``. ``unit``: raise ValueError for strides and dilation,
-        without which only sizes are as they are said."""
+        which few kernels serve."""
         if unit:
             check_unit(problem)
         return cls(
@@ -64,7 +69,14 @@ class Gradient:
             three(problem.output, 1),
             three(problem.filter, 1),
             three(tuple(lo for lo, _ in problem.padding), 0),
+            three(problem.stride, 1),
+            three(problem.dilation, 1),
         )
+
+    @property
+    def steps(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """Stride and dilation."""
+        return self.stride, self.dilation
 
     @property
     def weights(self) -> int:
@@ -85,9 +97,11 @@ class Gradient:
 
     def rows(self, dimension: int, tap: int) -> tuple[int, int]:
         """The outputs along a dimension that meet an input at ``tap``: first, last + 1."""
-        low = self.padding[dimension] - tap
-        first = max(0, low)
-        return first, max(first, min(self.output[dimension], self.input[dimension] + low))
+        step = self.stride[dimension]
+        low = self.padding[dimension] - tap * self.dilation[dimension]
+        first = max(0, -(-low // step))
+        last = -(-(self.input[dimension] + low) // step)
+        return first, max(first, min(self.output[dimension], last))
 
     def share(self, dimension: int) -> float:
         """Share of the outputs along a dimension that meet an input, averaged over the taps."""

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from tests.gpu.support.gradients import SHARES, SMALL, asked, shared
-from tests.gpu.support.halves import on_cpu, on_gpu, problems, too_far
+from tests.gpu.support.halves import APART, on_cpu, on_gpu, problems, too_far
 from winolab.algorithm import Problem
+from winolab.device import H100
 from winolab.gpu.families.wgrad import PARAMS
 from winolab.gpu.families.wgrad_direct.config import (
     COLUMNS,
@@ -20,9 +21,14 @@ from winolab.gpu.families.wgrad_direct.config import (
 )
 from winolab.gpu.families.wgrad_direct.launch import COLUMN_PARAMS
 from winolab.gpu.families.wgrad_direct.plan import WgradColumnsPlan, columns_plans
+from winolab.gpu.planner.request import Request
 
 CONFIGS = COLUMNS + POINTWISE
 Execute = Callable[[WgradColumnsPlan, np.ndarray, np.ndarray], np.ndarray]
+
+
+def request(problem: Problem) -> Request:
+    return Request(problem, "backward_filter", H100, None, "fp16")
 
 
 def planned(problem: Problem, precision: str, config: ColumnsConfig, kind: str) -> WgradColumnsPlan:
@@ -39,6 +45,43 @@ def test_gradients_are_those_of_fp64(config, execute: Execute) -> None:
         assert too_far(p, x, dy, execute(p, x, dy)) <= 1
         met.add(turn % 4)
     assert len(met) == len(SHARES)
+
+
+@pytest.mark.parametrize("execute", [on_cpu, pytest.param(on_gpu, marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("config", [COLUMNS[0], *POINTWISE], ids=str)
+def test_strided_and_dilated_gradients_are_those_of_fp64(config, execute: Execute) -> None:
+    """Ways to share take turns with problems, and with configs."""
+    first = [COLUMNS[0], *POINTWISE].index(config)
+    for turn, (problem, precision, kind, x, dy) in enumerate(problems(APART), first):
+        assert not problem.unit
+        p = shared(planned(problem, precision, config, kind), *SHARES[turn % 4])
+        assert too_far(p, x, dy, execute(p, x, dy)) <= 1, problem
+
+
+def test_taps_a_step_apart_share_no_columns() -> None:
+    """Where the step is along a row; others leave neighbours there as they are."""
+    of = {"stride": 2}, {"dilation": 3}, {"stride": (2, 1)}, {"dilation": (3, 1)}
+    for steps, most in zip(of, (1, 1, 3, 3), strict=True):
+        problem = Problem.of((2, 9, 9, 64), (64, 3, 3, 64), padding=1, **steps)
+        found = {p.config.n for p in columns_plans(request(problem))}
+        assert max(found) >= most
+        assert (found == {1}) == (most == 1)
+    with pytest.raises(ValueError, match="share no columns of x; use a block of one tap"):
+        planned(Problem.of((2, 9, 9, 8), (8, 3, 3, 8), stride=2), "fp16", COLUMNS[2], "float16")
+
+
+def test_infinity_where_strides_pass_over_it_is_in_no_tap_and_else_in_those_that_meet_it() -> None:
+    problem = Problem.of((1, 6, 7, 16), (8, 1, 2, 16), stride=(2, 3))
+    rng = np.random.default_rng(2)
+    x, dy = (rng.uniform(-1, 1, s).astype("f2") for s in (problem.x_shape, problem.y_shape))
+    x[:, 1::2], x[:, :, 2::3] = np.nan, np.inf  # which no tap meets
+    p = planned(problem, "fp16", COLUMNS[0], "float32")
+    assert np.isfinite(on_cpu(p, x, dy)).all()
+    x[0, 2, 3, 5] = np.inf
+    dw = on_cpu(p, x, dy)
+    assert not np.isfinite(dw[:, 0, 0, 5]).any()
+    dw[:, 0, 0, 5] = 0
+    assert np.isfinite(dw).all()
 
 
 def test_parameters_are_as_large_as_the_kernel_declares_them(compiled) -> None:

@@ -40,6 +40,17 @@ CASES = [
     ((1, 2, 3, 8), (8, 9, 2, 8), ((6, 8), (1, 1))),  # rows that meet no input
 ]
 
+# The same for taps that share no columns, with stride and dilation: as of 16 bits
+# (tests/gpu/support/halves.py), of channels that fill no block of four lines of 32.
+APART = [
+    ((2, 9, 11, 72), (72, 3, 3, 72), 1, 2, 1),
+    ((2, 7, 7, 12), (8, 1, 1, 12), 0, (2, 3), 1),
+    ((2, 3, 9, 10, 16), (16, 2, 2, 3, 8), ((2, 0), (1, 2), (3, 1)), (1, 2, 3), (2, 1, 2)),
+    ((1, 6, 40, 8), (8, 3, 3, 8), (2, 12), 1, (2, 12)),
+    ((2, 50, 24), (16, 3, 24), ((1, 4),), 2, 3),
+    ((1, 2, 9, 8), (8, 7, 2, 8), ((6, 8), (1, 1)), (3, 2), (2, 1)),
+]
+
 
 def on_cpu(
     p: WgradSplitPlan | PlanWithFallback, x, dy, flags: np.ndarray | None = None
@@ -97,6 +108,23 @@ def test_gradients_are_those_of_fp64(config, execute: Execute) -> None:
         assert not flags[2]
         ran += 1
     assert ran == 3
+
+
+@both
+@pytest.mark.parametrize("case", APART, ids=str)
+def test_strided_and_dilated_gradients_are_those_of_fp64(case, execute: Execute) -> None:
+    """Ways to share take turns."""
+    x_shape, w_shape, padding, stride, dilation = case
+    problem = Problem.of(
+        x_shape, w_shape, padding=padding, groups=x_shape[-1] // w_shape[-1],
+        stride=stride, dilation=dilation,
+    )  # fmt: skip
+    x, dy = drawn(problem)
+    flags = np.zeros(3, "int32")
+    p = shared(planned(problem, SPLIT[0]), *SHARES[APART.index(case) % 4])
+    assert relative_rms(execute(p, x, dy, flags), exact(problem, x, dy)) <= BOUND
+    assert not flags[0]
+    assert not flags[2]
 
 
 def test_threads_in_another_order_compute_the_same() -> None:
@@ -160,12 +188,20 @@ def test_a_channel_that_split_products_lose_is_noticed(name, side, width, execut
         assert relative_rms(dw, exact(problem, x, dy)) <= BOUND
 
 
+STEPS = {"stride": (1, 2)}, {"dilation": (1, 2)}
+
+
 @both
-@pytest.mark.parametrize("name", adversaries.DATA)
-def test_every_channel_has_the_accuracy_of_fp32(name, execute: Execute) -> None:
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [(name, {}) for name in adversaries.DATA]
+    + [(name, STEPS[i % 2]) for i, name in enumerate(adversaries.DATA) if i % 3 < 2],
+)
+def test_every_channel_has_the_accuracy_of_fp32(name, steps, execute: Execute) -> None:
     """With what computes it again where split products show a flag."""
-    problem = Problem.of((2, 10, 14, 12), (16, 3, 3, 12), padding=1)
-    request = Request(problem, "backward_filter", H100, None, "fp32_split", config=THREE)
+    problem = Problem.of((2, 10, 14, 12), (16, 3, 3, 12), padding=1, **steps)
+    config = SPLIT[0] if steps else THREE
+    request = Request(problem, "backward_filter", H100, None, "fp32_split", config=config)
     (found,) = candidates(request).plans
     assert isinstance(found, PlanWithFallback)
     x, dy = adversaries.made(name, problem.x_shape, problem.y_shape)

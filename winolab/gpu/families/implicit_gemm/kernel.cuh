@@ -59,6 +59,7 @@ __device__ __forceinline__ void sum(const ImplicitParams& p, const ImplicitWork&
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     winolab_implicit_gemm(const __grid_constant__ ImplicitParams p) {
+  if (GRADIENT && PRODUCTS == 0 && !wanted(p.wanted)) return;
   extern __shared__ __align__(1024) unsigned char memory[];
   ImplicitShared& shared = *reinterpret_cast<ImplicitShared*>(memory);
   const ImplicitWork work(p);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from winolab.gpu.codegen.structs import layout
+from winolab.gpu.codegen.structs import layout, layouts
 from winolab.gpu.families import correlation_params, wgrad
 from winolab.gpu.families.epilogue import finished
 from winolab.gpu.families.implicit_gemm.config import FILLED
@@ -13,13 +13,16 @@ from winolab.gpu.families.implicit_gemm.tiling import Tiling
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.request import ITEMSIZE
 
-PARAMS = layout("ImplicitParams", "implicit_gemm/operands")
+PARAMS, LAST = layouts("ImplicitParams", "implicit_gemm/operands")  # the axes lie between
 FILL_PARAMS = layout("FillParams", "implicit_gemm/fill")
 FILL_THREADS = 256  # of a block
 
 
-def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspace: int) -> None:
-    """Compute all groups on the current stream."""
+def launch(
+    call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspace: int, wanted: int = 0
+) -> None:
+    """Compute all groups on the current stream; ``wanted``: the address of flags that have to ask
+    for a gradient, or 0."""
     if call.config.fill:
         c, (x, w) = call.correlation, call.filled
         if not c.rotated:
@@ -28,12 +31,12 @@ def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspac
             sizes = (c.channels if c.rotated else c.out_channels, *c.filter)
             b = _fill(call, kernels, b, b.strides[4], sizes, workspace + x)
         workspace += x + w
-    params, threads = parameters(call, a, b, out, workspace), call.config.threads
+    params, threads = parameters(call, a, b, out, workspace, wanted), call.config.threads
     params = finished(params, out, 0, call.out_dtype)
     kernels[call.main_kernel]((call.grid, 1, 1), threads, params)
     if call.segments > 1:
         g, early = wgrad.Gradient.of(call.problem, unit=False), call.device.early_launches
-        wgrad.reduce(kernels["winolab_reduce"], g, out, workspace, call.segments, early)
+        wgrad.reduce(kernels["winolab_reduce"], g, out, workspace, call.segments, early, wanted)
 
 
 def _fill(
@@ -58,7 +61,9 @@ def _fill(
     return View(to, (*steps, 1) if len(view.strides) == 5 else tuple(steps))
 
 
-def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Params:
+def parameters(
+    call: Tiling, a: View, b: View, out: View, workspace: int, wanted: int = 0
+) -> Params:
     """Parameters of the main kernel."""
     c, size = call.correlation, ITEMSIZE[call.dtype]
     of_x, of_w = (n * size for n in call.vectors)
@@ -109,7 +114,7 @@ def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Par
         int(w_vectors),
         1 if call.gradient else _stored(call, out),
     )
-    return Params.of(params, *(axis.params() for axis in call.axes))
+    return Params.of(params, *(axis.params() for axis in call.axes), LAST.pack(wanted))
 
 
 def _stored(call: Tiling, y: View) -> int:

@@ -15,6 +15,7 @@
 #include "pipeline.cuh"
 #include "elements.cuh"
 #include "axes.cuh"
+#include "fallback.cuh"
 #ifdef EPILOGUE
 #include "epilogue.cuh"
 #endif
@@ -36,6 +37,7 @@ struct ImplicitParams {
   int pad_depth, pad_height, pad_width, taps_depth, taps_height, taps_width;
   int x_vectors, w_vectors, y_vector;  // whether vectors are aligned; channels of a store
   DirectAxis along_depth, along_height, along_width;
+  const int* wanted;  // flags (fallback.cuh) without which an FP32 gradient is not computed; or null
 #ifdef EPILOGUE
   EpilogueParams epilogue;
 #endif

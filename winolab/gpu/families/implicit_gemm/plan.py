@@ -31,7 +31,7 @@ from winolab.gpu.families.implicit_gemm.tiling import Tiling
 from winolab.gpu.params import MOST, Kernels, View, uncounted
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import CORRELATIONS
-from winolab.gpu.planner.request import ITEMSIZE, Request, Sum
+from winolab.gpu.planner.request import ITEMSIZE, FallbackLaunches, Request, Sum
 
 ARCHITECTURE = (8, 0)  # mma.sync of TF32, asynchronous copies
 TENSOR_COPIES = (9, 0)  # of families/direct
@@ -113,11 +113,23 @@ class ImplicitGemmPlan(Tiling, BasePlan):
         found |= {"winolab_reduce": 0} if self.gradient else {}
         return found | ({"winolab_implicit_gemm_fill": 0} if self.config.fill else {})
 
+    @property
+    def fallback_launches(self) -> FallbackLaunches | None:
+        """Gradients on FFMA units: what fills up channels runs whether flags ask for it or not."""
+        return self if self.gradient and self.precision == "fp32" and not self.config.fill else None
+
     def launch(
-        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+        self,
+        kernels: Kernels,
+        a: View,
+        b: View,
+        out: View,
+        workspace: int,
+        index: int,
+        wanted: int = 0,
     ) -> None:
-        """Compute all groups on the current stream."""
-        launch.launch(self, kernels, a, b, out, workspace)
+        """Compute all groups on the current stream; ``wanted``: fallback.cuh's flags."""
+        launch.launch(self, kernels, a, b, out, workspace, wanted)
 
 
 def wanted(problem: Problem, direction: str, precision: str) -> bool:

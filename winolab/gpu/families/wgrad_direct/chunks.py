@@ -75,16 +75,15 @@ def columns(g: Gradient, n: int, brought: float) -> Columns:
         g.batch * math.prod(last - first for first, last in (g.rows(0, d), g.rows(1, h)))
         for d, h in product(range(g.filter[0]), range(g.filter[1]))
     ]
-    width, low = g.output[2], [g.padding[2] - tap for tap in range(0, g.filter[2], n)]
+    width, taps = g.output[2], range(0, g.filter[2], n)
 
     def made(chunks: int) -> tuple[float, Columns]:
         pitch = -(-width // chunks)
         blocks = [max(1, -(-r * chunks // KC)) for r in rows]
-        useful = [pitch] * len(low)
-        if chunks == 1:  # from where the last tap meets x's first column on
-            useful = [
-                max(1, min(width, at + g.input[2]) - max(0, min(width, at - (n - 1)))) for at in low
-            ]
+        useful = [pitch] * len(taps)
+        if chunks == 1:  # from where a tile's last tap meets x's first column to its first's last
+            ends = ((g.rows(2, tap + n - 1)[0], g.rows(2, tap)[1]) for tap in taps)
+            useful = [max(1, min(width, last) - min(width - 1, first)) for first, last in ends]
         found = Columns(chunks, pitch, tuple(useful), tuple(blocks))
         return sum(blocks) * (sum(useful) + len(useful) * brought * (n - 1)), found
 

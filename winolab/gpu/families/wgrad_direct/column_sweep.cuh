@@ -5,12 +5,16 @@
 // positions: what TAPS neighbouring taps meet there are as many columns of x, of which the next
 // column needs all but the first. Rows are not laid end to end, so none needs zeros behind it. Where
 // whole rows are positions, columns that meet no x for any of a work tile's taps are left out.
+//
+// A column of dy is STRIDE_WIDTH columns of x behind the one before it, and a tap DILATION_WIDTH behind
+// its neighbour: where either is not 1, neighbours share no columns and a work tile has one tap.
 #pragma once
 
 #include "gradient_scheduler.cuh"
 
 constexpr int TAPS = N, KS = KC;
 constexpr int RING = STAGES + TAPS - 1;  // a stage brings a column of both; taps keep x's
+static_assert(TAPS == 1 || (STRIDE_WIDTH == 1 && DILATION_WIDTH == 1), "taps share columns of x");
 
 // Where a block begins with the work tiles that blocks share, and how many of their stages it has.
 struct Start {
@@ -57,10 +61,39 @@ __device__ __forceinline__ int row_of(const GradientParams& p, int index) {
   return index / (channels_of(p) * p.tiles_width);
 }
 
+// Outputs along a dimension that meet an input, for a tap that lies ``before`` the first one: the first,
+// and how many. Where no place is before 0 both are 0 at least.
+template <int STRIDE>
+struct Met {
+  int first, count;
+  __device__ __forceinline__ Met(int before, int inputs, int outputs)
+      : first(max(0, up(before))), count(max(0, min(outputs, up(inputs + before)) - first)) {}
+  // The least multiple of STRIDE from v on, over STRIDE; of v < 0 something that is not above 0.
+  static __device__ __forceinline__ int up(int v) {
+    return STRIDE == 1 ? v : (v + STRIDE - 1) / STRIDE;
+  }
+};
+
+// The same for taps of a depth and of a height.
+__device__ __forceinline__ Met<STRIDE_DEPTH> met_depths(const GradientParams& p, int tap) {
+  return {p.pad_depth - tap * DILATION_DEPTH, p.depth, p.out_depth};
+}
+__device__ __forceinline__ Met<STRIDE_HEIGHT> met_rows(const GradientParams& p, int tap) {
+  return {p.pad_height - tap * DILATION_HEIGHT, p.height, p.out_height};
+}
+
 // Which output channels, input channels and taps a work tile is.
 __device__ __forceinline__ GradientWorkTile work_of(const GradientParams& p, int index) {
   const int taps = p.tiles_width * p.taps_height * p.taps_depth, channels = channels_of(p);
-  return GradientWorkTile(p, index / channels + taps * (index % channels));
+  GradientWorkTile found(p, index / channels + taps * (index % channels));
+  constexpr int STEPS = STRIDE_DEPTH * STRIDE_HEIGHT * DILATION_DEPTH * DILATION_HEIGHT;
+  if constexpr (STEPS > 1) {
+    const auto depths = met_depths(p, found.tap_depth);
+    const auto rows = met_rows(p, found.tap_height);
+    found.depth0 = depths.first, found.depths = depths.count;
+    found.row0 = rows.first, found.rows = rows.count;
+  }
+  return found;
 }
 
 // The columns of dy that a tile of taps meets, of a chunk: [first, last), one at least.
@@ -68,10 +101,12 @@ struct Useful {
   int first, last;
   __device__ __forceinline__ Useful(const ColumnParams& params, int tile) {
     const GradientParams& p = params.sum;
-    const int low = p.pad_width - tile * TAPS;  // where its first tap meets x's first column
+    const int low = p.pad_width - tile * TAPS * DILATION_WIDTH;  // where its first tap meets x's first
+    const auto up = Met<STRIDE_WIDTH>::up;
     first = 0, last = p.pitch;
     if (params.chunks > 1) return;
-    first = min(max(0, low - (TAPS - 1)), last - 1), last = max(min(last, low + p.width), first + 1);
+    first = min(max(0, up(low - (TAPS - 1))), last - 1);
+    last = max(min(last, up(low + p.width)), first + 1);
   }
   __device__ __forceinline__ int count() const { return last - first; }
 };
@@ -88,16 +123,12 @@ struct ColumnScheduler {
   static __device__ __forceinline__ int blocks_of(const ColumnParams& params, int index) {
     const GradientParams& p = params.sum;
     const int row = row_of(p, index), height = row % p.taps_height, depth = row / p.taps_height;
-    const int positions = p.batch * met(p.pad_height - height, p.height, p.out_height) *
-                          met(p.pad_depth - depth, p.depth, p.out_depth) * (int)params.chunks;
+    const int positions = p.batch * met_rows(p, height).count * met_depths(p, depth).count *
+                          (int)params.chunks;
     return max(1, (positions + KS - 1) / KS);
   }
   static __device__ __forceinline__ int stages_of(const ColumnParams& params, int index) {
     return blocks_of(params, index) * Useful(params, tile_of(params.sum, index)).count();
-  }
-  // Outputs along a dimension that meet an input, for a tap that lies ``before`` the first one.
-  static __device__ __forceinline__ int met(int before, int inputs, int outputs) {
-    return max(0, min(outputs, inputs + before) - max(0, before));
   }
   // Before the first share.
   __device__ __forceinline__ void start(const ColumnParams& params) {
@@ -197,10 +228,11 @@ struct RowSource {
   int ins, outs;  // channels from the work tile's first on
   __device__ __forceinline__ void find(const ColumnParams& params, const GradientWorkTile& tile) {
     const GradientParams& p = params.sum;
-    shift = tile.tap_width - p.pad_width;
+    shift = tile.tap_width * DILATION_WIDTH - p.pad_width;
     x = p.x + tile.group * p.channels + tile.in +
-        (tile.depth0 + tile.tap_depth - p.pad_depth) * p.x_depth +
-        (tile.row0 + tile.tap_height - p.pad_height) * p.x_row + shift * (long long)p.x_pixel;
+        (tile.depth0 * STRIDE_DEPTH + tile.tap_depth * DILATION_DEPTH - p.pad_depth) * p.x_depth +
+        (tile.row0 * STRIDE_HEIGHT + tile.tap_height * DILATION_HEIGHT - p.pad_height) * p.x_row +
+        shift * (long long)p.x_pixel;
     dy = p.dy + tile.group * p.out_channels + tile.out + tile.depth0 * p.dy_depth +
          tile.row0 * p.dy_row;
     rows = max(1, tile.rows), depths = max(1, tile.depths);
@@ -223,12 +255,18 @@ struct Position {
     const int row = line % rows, depth = slice % depths, image = slice / depths;
     const int inside = at % chunks * p.pitch;
     column = at < source.positions ? inside : -(1 << 30);
-    x = source.x + image * p.x_batch + depth * p.x_depth + row * p.x_row +
-        inside * (long long)p.x_pixel;
+    x = source.x + image * p.x_batch + depth * STRIDE_DEPTH * p.x_depth +
+        row * STRIDE_HEIGHT * p.x_row + inside * (long long)p.x_pixel * STRIDE_WIDTH;
     dy = source.dy + image * p.dy_batch + depth * p.dy_depth + row * p.dy_row +
          inside * (long long)p.dy_pixel;
   }
 };
+
+// Whether a column of dy, of a position that may not exist, meets one of x; ``shift`` lies between.
+__device__ __forceinline__ bool meets_x(const GradientParams& p, int column, int shift) {
+  const bool exists = STRIDE_WIDTH == 1 || column >= 0;  // far outside, and no multiple wraps around
+  return exists && (unsigned)(column * STRIDE_WIDTH + shift) < p.width;
+}
 
 // What a lane has, in all lanes.
 template <class T>

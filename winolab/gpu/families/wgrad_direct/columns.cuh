@@ -35,7 +35,7 @@ __device__ __forceinline__ void produce(const ColumnParams& params, ColumnsShare
     // A warp copies 4 neighbouring positions of each COPIED; a lane finds one, for all.
     Position<Element> found(params, source,
                             sweep.block * KS + warp * 4 + lane % 4 + COPIED * (lane / 4));
-    found.x += (sweep.column + TAPS - 1) * (long long)p.x_pixel;
+    found.x += (sweep.column + TAPS - 1) * (long long)p.x_pixel * STRIDE_WIDTH;
     found.dy += sweep.column * (long long)p.dy_pixel;
     found.column += sweep.column;
     const Element* from_x[COPIES];
@@ -56,7 +56,7 @@ __device__ __forceinline__ void produce(const ColumnParams& params, ColumnsShare
       unsigned short* const slot = shared.x[pipe.column][0] + to;
 #pragma unroll
       for (int i = 0; i < COPIES; ++i) {
-        const bool inside = (unsigned)(column[i] + shift) < p.width;
+        const bool inside = meets_x(p, column[i], shift);
 #pragma unroll
         for (int b = 0; b < PLANES; ++b)
           copy_async<16>(slot + (b * KS + COPIED * i) * 64, from_x[i] + b * 64,
@@ -66,7 +66,7 @@ __device__ __forceinline__ void produce(const ColumnParams& params, ColumnsShare
           for (int b = 0; b < PLANES; ++b)
             copy_async<16>(slot + ((RING * PLANES + b) * KS + COPIED * i) * 64, from_x[i] + b * 64,
                            inside && b * 8 < ins);
-        from_x[i] += p.x_pixel;
+        from_x[i] += (long long)p.x_pixel * STRIDE_WIDTH;
       }
       if (sweep.column >= sweep.first)
 #pragma unroll

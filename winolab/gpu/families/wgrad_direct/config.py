@@ -61,10 +61,10 @@ COLUMNS = (
     ColumnsConfig(6, 64, 128, 6),
     ColumnsConfig(8, 64, 64, 6),
 )
-# Filters with one tap a row have these, too: narrower blocks have more work tiles, and parts of
-# sums that are a half and a quarter as large. They read x and dy more often, so that they lose
-# where their work tiles times the positions are more than MOST_READ (60 layers on an H200:
-# docs/notes/059).
+# Work tiles of one tap have these, too: narrower blocks have more work tiles, and parts of sums
+# that are a half and a quarter as large. They read x and dy more often, so that they lose where
+# their work tiles times the positions are more than MOST_READ (60 layers of one tap and 28 of
+# strides and dilation on an H200: docs/notes/059, 081).
 POINTWISE = (ColumnsConfig(1, 128, 128, 6), ColumnsConfig(1, 64, 128, 8))
 MOST_READ = 420_000
 

@@ -63,7 +63,7 @@ def launch_split(
     g, v, early = call.gradient, call.config, call.device.early_launches
     headers = workspace, workspace + scale.HEADER
     arrays = [
-        scale.parameters(Correlation.of(call.problem, c), header, 0, view, wide=True)
+        scale.parameters(Correlation.of(call.problem, c, unit=False), header, 0, view, wide=True)
         for view, c, header in zip((a, b), ("forward", "backward_data"), headers, strict=True)
     ]  # as inputs of such a correlation
     for array in arrays:

@@ -55,6 +55,7 @@ from winolab.gpu.families.wgrad_direct.tiling import (
 )
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.base_plan import BasePlan
+from winolab.gpu.planner.correlation import check_reach, check_unit
 from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.request import Request, Sum
 from winolab.ref.arithmetic import split
@@ -132,7 +133,8 @@ class WgradColumnsPlan(ColumnsTiling, DirectGradient):
 
     def source(self) -> str:
         """The translation unit of its two kernels."""
-        return columns_source(self.precision, self.out_dtype, self.config)
+        steps = self.gradient.steps
+        return columns_source(self.precision, self.out_dtype, self.config, steps)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
@@ -212,7 +214,7 @@ class WgradSplitPlan(SplitTiling, WgradColumnsPlan):
 
     def source(self) -> str:
         """The translation unit of the kernels."""
-        return split_source(self.config)
+        return split_source(self.config, self.gradient.steps)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
@@ -233,7 +235,8 @@ class WgradSplitPlan(SplitTiling, WgradColumnsPlan):
 def columns_plans(request: Request) -> Iterator[WgradColumnsPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
     g = fitting(request, "direct products", VECTOR)
-    narrow = () if g.filter[2] > 1 else tuple(v for v in POINTWISE if _reads(g, v) <= MOST_READ)
+    alone = apart(g) or g.filter[2] == 1
+    narrow = tuple(v for v in POINTWISE if alone and _reads(g, v) <= MOST_READ)
     for shape in shapes(request, g, ColumnsConfig, COLUMNS + narrow):
         yield _columns(request, g, shape)
 
@@ -246,6 +249,7 @@ def _reads(g: Gradient, v: ColumnsConfig) -> int:
 
 def narrow_plans(request: Request) -> Iterator[WgradNarrowPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
+    check_unit(request.problem)
     g = fitting(request, "direct products", VECTOR)
     for shape in shapes(request, g, NarrowConfig, NARROW):
         yield _narrow(request, g, shape)
@@ -269,7 +273,8 @@ def fitting(request: Request, products: str, vector: int, otherwise: str = "") -
         raise request.unfit(f"{products} without a workspace need wgmma, which is 9.0's{otherwise}")
     if request.algorithm and request.algorithm.kind != "direct":
         raise ValueError(f"{products} do not compute {request.algorithm}")
-    g = Gradient.of(request.problem)
+    check_reach(request.problem)
+    g = Gradient.of(request.problem, unit=False)
     if not request.aligned or g.channels % vector or g.out_channels % vector:
         raise ValueError(
             f"{products} without a workspace need pixels that lie 16-byte aligned and "
@@ -279,11 +284,24 @@ def fitting(request: Request, products: str, vector: int, otherwise: str = "") -
 
 
 def shapes(request: Request, g: Gradient, kind: type[C], configs: Iterable[C]) -> Iterator[C]:
-    """The block shapes to plan: the one asked for, or those of which one tap at most is in vain."""
+    """The block shapes to plan: the one asked for, or those of which one tap at most is in vain.
+
+    Raises ValueError for one asked for whose taps would have to share columns of x, and cannot.
+    """
     if config := request.config_of(kind):
+        if config.n > 1 and apart(g):
+            raise ValueError(
+                f"{config}: taps that are a stride or a dilation apart share no columns of x; use "
+                "a block of one tap"
+            )
         yield config
     else:
-        yield from (v for v in configs if v.n <= g.filter[2] + 1)
+        yield from (v for v in configs if v.n <= (1 if apart(g) else g.filter[2] + 1))
+
+
+def apart(g: Gradient) -> bool:
+    """Whether neighbouring columns of dy, or taps of a row, meet no neighbouring columns of x."""
+    return g.stride[2] > 1 or g.dilation[2] > 1
 
 
 def _columns(request: Request, g: Gradient, v: ColumnsConfig) -> WgradColumnsPlan:

@@ -21,15 +21,17 @@ from winolab.gpu.families.wgrad_direct.tiling import TILE
 from winolab.gpu.planner.request import DTYPES
 from winolab.ref.algebra.transforms import transforms
 
+Steps = tuple[tuple[int, int, int], tuple[int, int, int]]  # stride and dilation
+
 
 @lru_cache(maxsize=64)
-def columns_source(precision: str, out_dtype: str, config: ColumnsConfig) -> str:
+def columns_source(precision: str, out_dtype: str, config: ColumnsConfig, steps: Steps) -> str:
     """One config's translation unit: ``winolab_wgrad_direct_columns``, ``…_gather``."""
     types = {"INPUT": TYPES[DTYPES[precision]], "OUTPUT": TYPES[out_dtype]}
     types |= {"BF16": int(precision == "bf16")}
     return unit(
         f"Ω2(1,1) {precision}, {config}",
-        constants(config, **types, **CONSTANTS),
+        constants(config, **types, **CONSTANTS, **named(steps)),
         {},
         ("wgrad_direct/columns",),
     )
@@ -49,19 +51,29 @@ def narrow_source(precision: str, out_dtype: str, config: NarrowConfig) -> str:
 
 
 @lru_cache(maxsize=64)
-def split_source(config: SplitConfig) -> str:
+def split_source(config: SplitConfig, steps: Steps) -> str:
     """The translation unit of one config: scales, products, and the sums of parts."""
     types = {"INPUT": 0, "OUTPUT": 0, "PARTS": 2, "BF16": 0, "WIDE": 1, "YVEC": 4}
     return unit(
         f"Ω2(1,1) fp32_split, {config}",
         {
-            **constants(config, **types, **CONSTANTS),
+            **constants(config, **types, **CONSTANTS, **named(steps)),
             **scale.constants((TILE, transforms(TILE.n, TILE.r))),
             **scale.BLOCKS,
         },
         {},
         ("wgrad_direct/split",),
     )
+
+
+def named(steps: Steps) -> dict[str, int]:
+    """The constants of column_sweep.cuh that say how far apart what taps meet lies."""
+    sides = ("DEPTH", "HEIGHT", "WIDTH")
+    return {
+        f"{what}_{side}": step
+        for what, of in zip(("STRIDE", "DILATION"), steps, strict=True)
+        for side, step in zip(sides, of, strict=True)
+    }
 
 
 def constants(config: DirectConfig, **more: int) -> dict[str, int]:

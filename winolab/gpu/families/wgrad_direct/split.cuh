@@ -64,7 +64,7 @@ __device__ __forceinline__ void consume(const SplitParams& params, SplitShared& 
   constexpr int ATOM = 8 * PLANE * 2;
   const unsigned long long x = matrix_descriptor(shared.x[0][0][0], ATOM, ATOM) | SWIZZLE;
   const int work = __shfl_sync(0xffffffffu, scheduler.tile, 0);
-  const int shift = tile_of(p, work) * TAPS + tap0 - p.pad_width;
+  const int shift = (tile_of(p, work) * TAPS + tap0) * DILATION_WIDTH - p.pad_width;
   const bool mixed = params.chunks > 1;  // a column's positions may lie in different ones of x
   Sweep sweep(scheduler);
 #pragma unroll 1
@@ -82,7 +82,7 @@ __device__ __forceinline__ void consume(const SplitParams& params, SplitShared& 
                                                 (row + (k + i) * 16) * 64 + unit * 8);
 #pragma unroll
         for (int tap = 0; tap < GROUP_TAPS; ++tap) {
-          if (!mixed && (unsigned)(sweep.column + shift + tap) >= p.width) continue;
+          if (!mixed && (unsigned)(sweep.column * STRIDE_WIDTH + shift + tap) >= p.width) continue;
           const unsigned long long met = descriptor_offset(
               x, pipe.met(tap0 + tap) * (int)sizeof shared.x[0] + k * 16 * PLANE * 2);
 #pragma unroll

@@ -47,7 +47,9 @@ __device__ __forceinline__ void check_accuracy(const SplitParams& params, const 
   bool exists[GROUP_TAPS];
 #pragma unroll
   for (int t = 0; t < GROUP_TAPS; ++t) {
-    const int begin = p.pad_width - tap - t, end = begin + p.width;  // of dy's columns
+    const int low = p.pad_width - tap * DILATION_WIDTH - t * DILATION_WIDTH;
+    const auto up = Met<STRIDE_WIDTH>::up;
+    const int begin = up(low), end = up(low + p.width);  // of dy's columns
     exists[t] = tap + t < p.taps_width;
     taps += exists[t] && (first < last ? meets(max(begin, first), min(end, last))
                                        : meets(begin, min(end, last)) ||

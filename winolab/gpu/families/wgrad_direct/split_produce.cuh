@@ -62,7 +62,7 @@ __device__ __forceinline__ void produce(const SplitParams& params, SplitShared& 
   // A lane finds a position of the sweep's block, for all.
   const auto find = [&](const Sweep& sweep) {
     Position<Element> found(params, source, sweep.block * KS + warp * 4 * EACH + lane % (4 * EACH));
-    found.x += (sweep.column + TAPS - 1) * (long long)p.x_pixel;
+    found.x += (sweep.column + TAPS - 1) * (long long)p.x_pixel * STRIDE_WIDTH;
     found.dy += sweep.column * (long long)p.dy_pixel;
     found.column += sweep.column;
 #pragma unroll
@@ -75,14 +75,14 @@ __device__ __forceinline__ void produce(const SplitParams& params, SplitShared& 
   };
   // Which columns a stage brings: of x not what no tap reads, of dy not before the first one.
   const auto with_x = [&](const Sweep& sweep) {
-    return params.chunks > 1 || (unsigned)(sweep.column + shift) < p.width;
+    return params.chunks > 1 || (unsigned)(sweep.column * STRIDE_WIDTH + shift) < p.width;
   };
   const auto with_dy = [&](const Sweep& sweep) { return sweep.column >= sweep.first; };
   const auto bring_x = [&](int line) {
 #pragma unroll
     for (int i = 0; i < EACH; ++i)
       copy_async<16>(&shared.raw[line][i][thread], from_x[i] + line * 32,
-                     line < n.lines && (unsigned)(column[i] + shift) < p.width);
+                     line < n.lines && meets_x(p, column[i], shift));
   };
   const auto bring_dy = [&](int line) {
 #pragma unroll
@@ -122,7 +122,7 @@ __device__ __forceinline__ void produce(const SplitParams& params, SplitShared& 
     else
 #pragma unroll
       for (int i = 0; i < EACH; ++i)
-        from_x[i] += p.x_pixel, from_dy[i] += p.dy_pixel, ++column[i];
+        from_x[i] += (long long)p.x_pixel * STRIDE_WIDTH, from_dy[i] += p.dy_pixel, ++column[i];
     barrier_wait(&shared.empty[pipe.stage], pipe.phase ^ 1);
 #pragma unroll
     for (int line = 0; line < LINES; ++line) {
