@@ -202,13 +202,10 @@ TURNS = 4  # of each kind come before others
 
 
 def of_networks() -> list[Case]:
-    """Picks of networks' layers below the least, furthest first: of each direction, precision and
-    kind of layer some, then the others. A library's kernels are left out."""
+    """Picks of networks' layers below the least, furthest first, some of each kind ahead."""
     turns: Counter[tuple[str, ...]] = Counter()
     ranked = []
-    for one in samples.below():
-        if one["kernel"] == LIBRARY:
-            continue
+    for one in (row for row in samples.below() if row["kernel"] != LIBRARY):
         kind = one["direction"], one["precision"], one["group"]
         what = one["layer"], one["direction"], one["products"], None, one["kernel"], one["plan"]
         ranked.append((turns[kind] >= TURNS, Case(*what)))
@@ -379,9 +376,7 @@ def number(text: str) -> float | None:
 def main(
     numbers: Annotated[str, typer.Option("--cases", help="Numbers of cases, with commas.")] = "",
     output: Annotated[Path, typer.Option(help="File that is written.")] = RESULTS,
-    compile_only: Annotated[
-        bool, typer.Option("--compile", help="Fill the cache of kernels and stop.")
-    ] = False,
+    compile_only: Annotated[bool, typer.Option("--compile", help="Only fill the cache.")] = False,
     networks: Annotated[bool, typer.Option("--networks", help="Slow layers of networks.")] = False,
     folder: Annotated[Path | None, typer.Option("--launch", hidden=True)] = None,
 ) -> None:

@@ -135,12 +135,13 @@ def fillable(c: Correlation) -> bool:
     return c.groups == 1 and (c.out_channels if c.rotated else c.channels) % FILLED > 0
 
 
-def merged(c: Correlation) -> int:
-    """Groups of a block: powers of two of channels, so that all of them have up to MERGED."""
+def merged(c: Correlation, channels: int = MERGED) -> int:
+    """Groups of a block: powers of two of channels, so that all of them have so many ``channels``
+    at most."""
     most = max(c.channels, c.out_channels)
-    if c.groups == 1 or most > MERGED // 2 or c.channels & (c.channels - 1):
+    if c.groups == 1 or most > channels // 2 or c.channels & (c.channels - 1):
         return 1
     if c.out_channels & (c.out_channels - 1):
         return 1
-    found = math.gcd(c.groups, MERGED // most)
+    found = math.gcd(c.groups, channels // most)
     return found if found * c.channels % SLICE == 0 else 1

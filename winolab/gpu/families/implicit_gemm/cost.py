@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from winolab.gpu.families import wgrad
-from winolab.gpu.families.implicit_gemm.config import MERGED, ROLES, SLICE, sliced
+from winolab.gpu.families.implicit_gemm.config import ROLES, SLICE, sliced
 from winolab.gpu.families.implicit_gemm.tiling import Tiling
 from winolab.gpu.planner.device_model import (
     MODEL,
@@ -43,7 +43,7 @@ def step(plan: Tiling, model: DeviceModel = MODEL) -> float:
         rate = device.matrix * share * RATES[plan.precision]
     work = v.bm * v.bn * v.bk
     if plan.merged > 1 and plan.precision != "fp32":  # tiles that some group has
-        work *= max(SLICE, max(plan.correlation.channels, 1)) / MERGED
+        work *= max(SLICE, max(plan.correlation.channels, 1)) / plan.patch_channels
     products = m.products * v.blocks * work / (rate * device.clock)
     size = ITEMSIZE[plan.dtype]
     copied = v.blocks * device.multiprocessors * size * (v.bm + v.bn) * v.bk

@@ -188,7 +188,9 @@ def plans(request: Request) -> Iterator[ImplicitGemmPlan]:
         if shape.fill and not fillable(c):
             channels = plural(c.channels, "channel")
             raise ValueError(f"an implicit GEMM does not fill up {channels}: {shape}")
-        made = replace(found, config=shape)
+        # A block of fewer columns than all groups have would sum over channels of others.
+        few = not gradient and not shape.producers and shape.bn < found.merged * c.out_channels
+        made = replace(found, config=shape, merged=merged(c, shape.bn) if few else found.merged)
         if shape.producers and not on_wgmma(device, size, made.vectors):
             if not config:
                 continue
