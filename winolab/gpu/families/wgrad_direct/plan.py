@@ -236,7 +236,7 @@ def columns_plans(request: Request) -> Iterator[WgradColumnsPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
     g = fitting(request, "direct products", VECTOR)
     alone = apart(g) or g.filter[2] == 1
-    narrow = tuple(v for v in POINTWISE if alone and _reads(g, v) <= MOST_READ)
+    narrow = tuple(v for v in POINTWISE if alone and _reads(g, v) <= _most_read(g, v))
     for shape in shapes(request, g, ColumnsConfig, COLUMNS + narrow):
         yield _columns(request, g, shape)
 
@@ -245,6 +245,11 @@ def _reads(g: Gradient, v: ColumnsConfig) -> int:
     """Work tiles of a group times positions."""
     tiles = blocks_of_row(g, v) // g.groups * g.filter[0] * g.filter[1]
     return tiles * g.batch * math.prod(g.output)
+
+
+def _most_read(g: Gradient, v: ColumnsConfig) -> int:
+    """How many there may be: with strides more where a wider block would be partly empty."""
+    return MOST_READ * (2 if apart(g) and v.bi >= g.channels else 1)
 
 
 def narrow_plans(request: Request) -> Iterator[WgradNarrowPlan]:
