@@ -17,7 +17,7 @@ from winolab.bench.oracle import relative_rms
 from winolab.device import H100, datasheet
 from winolab.gpu.families.gamma_wgmma.config import REGISTERS
 from winolab.gpu.families.wgrad import PARAMS
-from winolab.gpu.families.wgrad_direct.config import CONSUMERS, PRODUCERS, SPLIT, SplitConfig
+from winolab.gpu.families.wgrad_direct.config import CONSUMERS, SPLIT, SplitConfig
 from winolab.gpu.families.wgrad_direct.launch import COLUMN_PARAMS, HEADERS, SPLIT_PARAMS
 from winolab.gpu.families.wgrad_direct.plan import WgradSplitPlan, split_plans
 from winolab.gpu.planner.fallback import PlanWithFallback
@@ -227,7 +227,7 @@ def test_compiles_without_spills_but_for_those_that_are_known(compiled) -> None:
         resources = compiled(p.source())
         spilled = sum(r.spills for r in resources.values())
         assert spilled == SPILLED.get(config, 0), (config, resources)
-        most = REGISTERS // (CONSUMERS + PRODUCERS) // 8 * 8  # shared by the roles
+        most = REGISTERS // (CONSUMERS + config.producers) // 8 * 8  # shared by the roles
         assert resources["winolab_wgrad_direct_split"].registers == most
         assert sorted(resources) == sorted(p.shared())
         assert p.shared()["winolab_wgrad_direct_split"] <= H100.shared_memory

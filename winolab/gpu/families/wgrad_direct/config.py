@@ -114,6 +114,7 @@ class SplitConfig(DirectConfig):
     bo: int  # output channels of a block: 64, or 64 of each warpgroup
     stages: int  # columns of dy that wait to be multiplied
     depth: int  # steps of 16 positions that make a partial sum
+    producers: int = PRODUCERS  # threads that split x and dy
 
     @property
     def shared_memory(self) -> int:
@@ -126,10 +127,14 @@ class SplitConfig(DirectConfig):
 
     def __str__(self) -> str:
         block = f"{self.bo}x{self.bi} columns, taps={self.n} stages={self.stages}"
-        return f"{block} depth={self.depth}"
+        more = f" producers={self.producers}" * (self.producers != PRODUCERS)
+        return f"{block} depth={self.depth}{more}"
 
 
+# Of one tap a column's products take a fourth of what its parts take 128 producers; with 256 a
+# block has 16 warps (docs/notes/082).
 SPLIT = (
+    SplitConfig(1, 128, 128, 2, 4, 256),
     SplitConfig(1, 128, 128, 2, 4),
     SplitConfig(2, 128, 128, 2, 2),
     SplitConfig(2, 64, 64, 4, 4),

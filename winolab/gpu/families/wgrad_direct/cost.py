@@ -11,7 +11,13 @@ from winolab.gpu.families.wgrad import (
     Timing,
 )
 from winolab.gpu.families.wgrad_direct.chunks import Columns, Cost, taken
-from winolab.gpu.families.wgrad_direct.config import KC, DirectConfig, NarrowConfig, SplitConfig
+from winolab.gpu.families.wgrad_direct.config import (
+    KC,
+    PRODUCERS,
+    DirectConfig,
+    NarrowConfig,
+    SplitConfig,
+)
 from winolab.gpu.families.wgrad_direct.tiling import TILE, ColumnsTiling, NarrowTiling, SplitTiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE
@@ -97,6 +103,7 @@ def split_cost(
     multiplied, brought = met(g, v.n, found)
     products = m.split_products * split.products(2) * multiplied * v.bi * v.bo
     elements = m.split_element * (v.bo + v.bi * brought) * device.matrix
+    elements *= PRODUCERS / v.producers
     stage = matrix_seconds(device, KC * overlapped(SHARP, products, elements))
     return Cost(stage, m.split_part / device.clock, 4 * v.n * v.bi * v.bo, device, model)
 

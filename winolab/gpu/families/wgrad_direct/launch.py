@@ -72,7 +72,7 @@ def launch_split(
         packed(g, (a, b, out), workspace + HEADERS, v, call.columns, call.shares),
         SPLIT_PARAMS.pack(*headers),
     )
-    threads = CONSUMERS + PRODUCERS
+    threads = CONSUMERS + v.producers
     kernels["winolab_wgrad_direct_split"]((call.shares.grid, 1, 1), threads, params, early)
     gather(kernels, v, call.shares, params, call.device)
     blocks = (2 * call.device.multiprocessors, 1, 1)

@@ -7,7 +7,7 @@
 // memory serves x alone: 64 instead of 128 bytes a cycle. The Tensor Core sums, and truncates,
 // low·high + high·low of 16 · DEPTH positions and then their high·high; these partial sums, of a
 // tap, are added to FP32 accumulators outside. Where all positions of a column of x lie outside the
-// image its taps are left out.
+// image its taps are left out. A tap alone has few products for what is split, and twice the producers.
 //
 // Barriers: who arrives → who waits
 //   full[stage]     every producer, when its parts are stored → consumers

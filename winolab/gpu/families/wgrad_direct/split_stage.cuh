@@ -17,11 +17,11 @@ constexpr int EACH = KS * 8 / PRODUCERS;  // positions of a thread
 // Registers of the launch are handed from the producers, as far as these can spare them, to those that
 // multiply: for sums, partial ones and dy. (With 112 instead of 144 three taps take a quarter longer.)
 constexpr int HELD = WIDTH / 2 + PLANE / 2 + 8 * DEPTH;
-constexpr int PRODUCER_REGISTERS = HELD <= 160 ? 144 : LINES > 4 ? 128 : 120;
+constexpr int PRODUCER_REGISTERS = PRODUCERS > 128 ? 112 : HELD <= 160 ? 144 : LINES > 4 ? 128 : 120;
 constexpr int LAUNCHED = 65536 / THREADS / 8 * 8;
 constexpr int CONSUMER_REGISTERS =
     (LAUNCHED * THREADS - PRODUCER_REGISTERS * PRODUCERS) / (128 * GROUPS) / 8 * 8;
-static_assert(GROUP_TAPS * GROUPS == GROUPS_M * TAPS && EACH == 4 &&
+static_assert(GROUP_TAPS * GROUPS == GROUPS_M * TAPS && (EACH == 2 || EACH == 4) &&
                   KS % (16 * DEPTH) == 0 && WIDTH / 2 % RUN == 0,
               "block shape");
 
