@@ -11,6 +11,7 @@ import pytest
 
 from tests.support import imports
 from tests.support.imports import circles, graph, imported, modules
+from winolab.gpu.families.registry import FAMILIES as KNOWN
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("winolab", "experiments", "papers")
@@ -116,7 +117,7 @@ def test_a_gpu_s_libraries_have_their_places() -> None:
 
 
 # Families' folders have a page; what lies beside them, modules or a folder without, several share.
-FOLDERS = {path.parent.name for path in (ROOT / "winolab/gpu/families").glob("*/README.md")}
+FOLDERS = {each.name.partition(".")[0] for each in KNOWN}
 
 
 def family(module: str) -> str | None:

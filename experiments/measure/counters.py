@@ -196,21 +196,9 @@ def every() -> list[Case]:
     return [*CASES[:FIRST], *VARIANTS, *list(slow.values())[:SLOWEST], *CASES[FIRST:]]
 
 
-MOST = 60  # of networks' layers, about three minutes of the profiler
-LIBRARY = "cuBLASLt"  # whose kernels have names of their own
-TURNS = 4  # of each kind come before others
-
-
 def of_networks() -> list[Case]:
-    """Picks of networks' layers below the least, furthest first, some of each kind ahead."""
-    turns: Counter[tuple[str, ...]] = Counter()
-    ranked = []
-    for one in (row for row in samples.below() if row["kernel"] != LIBRARY):
-        kind = one["direction"], one["precision"], one["group"]
-        what = one["layer"], one["direction"], one["products"], None, one["kernel"], one["plan"]
-        ranked.append((turns[kind] >= TURNS, Case(*what)))
-        turns[kind] += 1
-    return [case for _, case in sorted(ranked, key=lambda pair: pair[0])][:MOST]
+    """Picks of networks' layers that are far below the least which is aimed at."""
+    return [Case(*each) for each in samples.slowest()]
 
 
 TENSOR = "sm__ops_path_tensor_op_"

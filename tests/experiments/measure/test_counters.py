@@ -10,7 +10,6 @@ from experiments.measure.counters import (
     METRICS,
     STALL,
     STALLS,
-    TURNS,
     VARIANTS,
     Case,
     of_networks,
@@ -64,9 +63,13 @@ def test_slow_layers_of_networks_take_turns_by_kind(monkeypatch) -> None:
         return {"layer": layer, "direction": "forward", "precision": "fp16", "group": group,
                 "products": "fp16", "kernel": kernel, "plan": "x"}  # fmt: skip
 
-    dense = [slow(f"dense {i}", "dense") for i in range(TURNS + 2)]
+    dense = [slow(f"dense {i}", "dense") for i in range(samples.TURNS + 2)]
     rows = [slow("1x1", "1x1", "cuBLASLt"), *dense, slow("stem", "stem")]
     monkeypatch.setattr(samples, "below", lambda: rows)
     names = [case.layer for case in of_networks()]
-    first = [f"dense {i}" for i in range(TURNS)]
-    assert names == [*first, "stem", *(f"dense {i}" for i in range(TURNS, TURNS + 2))]
+    first = [f"dense {i}" for i in range(samples.TURNS)]
+    assert names == [
+        *first,
+        "stem",
+        *(f"dense {i}" for i in range(samples.TURNS, samples.TURNS + 2)),
+    ]
