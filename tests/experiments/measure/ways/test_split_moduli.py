@@ -18,7 +18,8 @@ from winolab.gpu.families.gamma_wgmma.plan import plans
 @pytest.mark.parametrize("taps", TILES)
 def test_registers_hold_the_states_of_every_block(taps: int) -> None:
     """At most the 128 sums of a thread that Γ8 has, with all states or half of them a block."""
-    problem = problem_of(*LAYERS[taps][0], taps)
+    channels, size = LAYERS[taps][0]
+    problem = problem_of(channels, size, taps)
     found = [fastest(TILES[taps], problem, (cluster,))[1] for cluster in (1, 2)]
     for block in found:
         assert block.states * block.cluster >= TILES[taps].alpha
@@ -32,8 +33,8 @@ def test_minimal_tiles_take_what_the_planner_predicts() -> None:
     compared = 0
     for taps in (3, 5, 7):
         tile = MINIMAL[taps]
-        for layer in LAYERS[taps]:
-            problem = problem_of(*layer, taps)
+        for channels, size in LAYERS[taps]:
+            problem = problem_of(channels, size, taps)
             known = planned(plans, problem, f"gamma:{tile.alpha}:{tile.n}:{tile.r}")
             ours, _ = fastest(tile, problem, (1,))
             assert ours == pytest.approx(known, rel=0.15)
