@@ -8,8 +8,10 @@ from fractions import Fraction
 import numpy as np
 
 from experiments.harness.tables import stored
+from winolab.algorithm import parse_algorithm
 from winolab.points import text_of
 from winolab.ref.algebra.points import named_points, published
+from winolab.ref.algebra.transforms import transforms
 from winolab.ref.records.frontier import structures
 from winolab.ref.records.protocols import PRECISIONS, PROTOCOLS
 from winolab.ref.records.table import Record, every, factors
@@ -46,9 +48,16 @@ DEFAULT = (
     '`points="best:fp16"` takes it. Formats: fp32, fp16, bf16, fp32_split, int8:state (a scale a '
     "state of both operands)."
 )
+LARGER = (
+    "Filters of 10 to 31 taps are searched by the same command, `python -m "
+    "experiments.calibrate.records --r 10 --r 11 …`: 1,991 places, some five hours of a core "
+    "(2 to 11 s each of those tried), in processes (--workers) or on Dask."
+)
 PLANE = (
     "What no other record beats in saving and in noise gain, nested with itself: multiplications "
-    "saved, gain, and relative RMS of zero-mean data over 64 channels by format, two seeds. SFC's "
+    "saved, gain, and relative RMS of zero-mean data over 64 channels by format, two seeds (BF16's "
+    "are FP16's times eight). Instructions are those of the transforms of x and of y, of a channel "
+    "and an output, counted as the programs do. SFC's "
     "abstract (2407.02913) states 3.68 for 3×3 at errors like F(2×2,3×3)'s."
 )
 ACCURACIES = (
@@ -138,6 +147,8 @@ def _coverage() -> Iterator[str]:
     if beyond := sorted({r for _, r, _ in places} - {*WIDTHS}):
         yield ""
         yield f"Larger filters that have rows: r = {', '.join(map(str, beyond))}."
+    yield ""
+    yield LARGER
 
 
 def _plane() -> Iterator[str]:
@@ -147,12 +158,28 @@ def _plane() -> Iterator[str]:
     columns = list(dict.fromkeys(row["column"] for row in rows))
     yield PLANE
     yield ""
-    yield from _head("algorithm", "modulus of both", *columns)
+    yield from _head("algorithm", "modulus of both", *columns, "instructions")
     for where, algorithm in dict.fromkeys((row["where"], row["algorithm"]) for row in rows):
         found = [known[where, c] for c in columns]
         numbers = (f"{v:.2f}" if c == "saving" else f"{v:.3g}" if c == "gain" else f"{v:.2e}"
                    for c, v in zip(columns, found, strict=True))  # fmt: skip
-        yield _line(where, f"`{algorithm.partition('@')[2]}`", *numbers)
+        both = " + ".join(f"{v:.0f}" for v in instructions(algorithm))
+        yield _line(where, f"`{algorithm.partition('@')[2]}`", *numbers, both)
+
+
+def instructions(algorithm: str) -> tuple[float, float]:
+    """Of the transforms of x and of y of a nested algorithm with itself, a channel and an output:
+    along one dimension for every input or state of the other, then along that.
+
+    >>> instructions("winograd:2x2:3x3@0,1,-1,inf")
+    (8.0, 6.0)
+    """
+    parsed = parse_algorithm(algorithm)
+    tile = parsed.tiles[0]
+    programs = transforms(tile.n, tile.r, parsed.points).programs
+    x = programs.BT.counts.instructions * (tile.inputs + tile.alpha)
+    y = programs.AT.counts.instructions * (tile.alpha + tile.n)
+    return x / tile.n**2, y / tile.n**2
 
 
 def _conditions() -> Iterator[str]:
