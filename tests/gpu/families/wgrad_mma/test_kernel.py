@@ -12,8 +12,11 @@ from tests.gpu.families.wgrad_mma.operands import operands
 from tests.gpu.guarded import MEAN, limits
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import datasheet
+from winolab.gpu import driver
 from winolab.gpu.families.wgrad_mma.plan import WgradMmaPlan, flat_plans
 from winolab.gpu.planner.request import Request
+from winolab.gpu.runtime import loader
+from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.ref.algorithms import convolution
 
 KERNELS = ("4:3:2", "8:3:6", "8:5:4", "8:7:2", "16:9:8", "16:7:10")
@@ -127,14 +130,44 @@ def test_columns_brought_ahead_change_no_bit(
     found = asked(f"{text};variant=fused", precision, gpu, problem)
     p = next((p for p in found if p.config.wrap), found[0])
     config = replace(p.config, ahead=ahead, stages=2)
-    named, options = parse_algorithm(f"omega:{text};variant=fused"), {"out_dtype": "float32"}
-    request = Request(problem, "backward_filter", p.device, named, precision, **options)
+    named = parse_algorithm(f"omega:{text};variant=fused")
+    request = Request(problem, "backward_filter", p.device, named, precision, out_dtype="float32")
     other = next(iter(flat_plans(replace(request, config=config))))
     assert other.config == replace(config, wrap=other.config.wrap, dwvec=other.config.dwvec)
     assert "copy_async_wait<PENDING>" in other.source()
     assert max(other.shared().values()) <= p.device.shared_memory
     x_, dy = operands(problem, precision)
     assert np.array_equal(hosted.execute(p, x_, dy), hosted.execute(other, x_, dy))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("policy", ["ahead=1", "ahead=2", "staged=0", "staged=2"])
+@pytest.mark.parametrize("text", ["4:3:2", "8:3:6", "8:5:4", "8:7:2", "16:9:8"])
+def test_policies_that_change_no_bit_on_the_device(text, policy) -> None:
+    """Blocks walk over several work tiles; sums are of thousands of units, buckets poisoned."""
+    cp, taps = driver.cupy(), int(text.split(":")[1])
+    problem = Problem.of((16, 28, 28, 128), (128, taps, taps, 128), padding=taps // 2)
+    named = parse_algorithm(f"omega:{text};segments=3;variant=fused")
+    request = Request(problem, "backward_filter", driver.device(0), named, "fp16")
+    usual = min(flat_plans(request), key=lambda p: p.predicted)
+    name, value = policy.split("=")
+    config = replace(usual.config, **{name: int(value)})
+    found = list(flat_plans(replace(request, config=config)))
+    if not found:
+        pytest.skip("shared memory does not hold so many steps")
+    rng = cp.random.default_rng(0)
+    x, dy = (rng.uniform(-1, 1, s).astype("float16") for s in (problem.x_shape, problem.y_shape))
+    results = []
+    for p in (usual, found[0]):
+        dw = cp.full(problem.w_shape, cp.nan, "float16")
+        buckets = cp.full(max(1, p.workspace // 4), cp.nan, "float32")
+        kernels = loader.load(p.source(), str(p.config), p.shared(), 0)
+        a, b, out = (ArrayLayout.fresh(v.shape).view(v.data.ptr, filter=v is dw)
+                     for v in (x, dy, dw))  # fmt: skip
+        p.launch(kernels, a, b, out, buckets.data.ptr, 0)
+        results.append(dw)
+    assert bool(cp.isfinite(results[0]).all())
+    assert bool((results[0] == results[1]).all())
 
 
 def test_channels_that_eight_do_not_divide_are_not_brought_ahead() -> None:
