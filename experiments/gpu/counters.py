@@ -34,7 +34,7 @@ class Counted:
     """A plan: its kernels' rows, those that differ in their grid apart."""
 
     rows: tuple[Row, ...]
-    among: bool = False  # whether other plans of the same kernel and layer stand beside
+    more: tuple[str, ...] = ()  # fields that tell it from others of its kernel and layer
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ class Counted:
         direction = {"backward_filter": "gradient", "backward_data": "backward data"}
         way = direction.get(row["direction"], row["direction"])
         name = f"{row['kernel']} {row['products']}, {way} {row['layer']}"
-        return f"{name}, {row['plan']}" if self.among else name
+        return ", ".join([name, *(row[field] for field in self.more)])
 
     @cached_property
     def seconds(self) -> float:
@@ -131,13 +131,17 @@ def work(row: Row) -> float:
 
 
 def plans(rows: Sequence[Row]) -> list[Counted]:
-    """The rows by plan. Plans of one kernel and layer that differ in their policies stand apart,
-    and are named by these."""
+    """The rows by plan and GPU. Plans of one kernel and layer that differ in their policies, and
+    GPUs where there are several, stand apart, and are named by these."""
     found: dict[tuple, list[Row]] = {}
     for row in rows:
-        found.setdefault(tuple(row[field] for field in PLAN), []).append(row)
-    alike = Counter(plan[: len(WHAT)] for plan in found)
-    return [Counted(tuple(mine), alike[plan[: len(WHAT)]] > 1) for plan, mine in found.items()]
+        found.setdefault(tuple(row[field] for field in (*PLAN, "device")), []).append(row)
+    alike = Counter(plan[: len(WHAT)] for plan in {key[: len(PLAN)] for key in found})
+    gpus = ("device",) if len({key[-1] for key in found}) > 1 else ()
+    return [
+        Counted(tuple(mine), (*(("plan",) if alike[key[: len(WHAT)]] > 1 else ()), *gpus))
+        for key, mine in found.items()
+    ]
 
 
 def cells(rows: Sequence[Row]) -> list[Cell]:

@@ -297,6 +297,10 @@ def test_policies_of_one_kernel_are_plans_of_their_own() -> None:
     assert other.name.endswith("128x48x48x128:128x3x3, overlap=1")
     assert split.name.endswith("128x48x48x128:128x3x3")  # alone: its policies need no words
     assert len({cell.where for cell in counters_tables.cells([*rows, *ruse])}) == 3
+    others = [{**row, "device": "another GPU"} for row in rows]
+    both = counters_tables.plans([*rows, *others])
+    assert [plan.seconds for plan in both] == [plain.seconds, split.seconds] * 2
+    assert len({plan.name for plan in both}) == 4
 
 
 def test_ceilings_of_gradients_count_bytes_and_products() -> None:
