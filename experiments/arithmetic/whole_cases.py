@@ -3,7 +3,8 @@
 ``python -m experiments.arithmetic.whole_cases`` adds rows to experiments/results/whole_cases.jsonl:
 a case's seconds on the GPU and on two cores, whose parts are run side by side as two cases of half
 the batch; and with ``--tables`` the seconds of every job of ``reproduce --full --gpu``, a table's
-in a row. WINOLAB_COMMIT names the commit. ``--seconds`` ends it in time.
+in a row. ``loops`` says whether the cores had Numba's. WINOLAB_COMMIT names the commit.
+``--seconds`` ends it in time.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ from winolab.api.gpu_case import CaseOnGpu
 from winolab.gpu import driver
 from winolab.lines import Lines
 from winolab.measure import FULL, Case
+from winolab.ref.arithmetic import loops
 from winolab.spread import spread
 
 RESULTS = ROOT / "experiments" / "results" / "whole_cases.jsonl"
 CASES = tuple(
     Case(algorithm, "16x28x28x512", "512x3x3", "1", precision, "u11", sample=FULL)
     for algorithm, precision in (
-        ("winograd:4x4:3x3", "fp32"),
-        ("gamma:8:6:3", "fp32"),
-        ("direct", "fp32"),
         ("direct", "tf32@hopper"),
+        ("winograd:4x4:3x3", "fp32"),
+        ("direct", "fp32"),
         ("winograd:2x2:3x3", "fp16@hopper"),
+        ("gamma:8:6:3", "fp32"),
     )
 )
 CORES = 2
@@ -73,6 +75,7 @@ def compared(case: Case) -> dict:
         "multiply_adds": there["multiply_adds"],
         "gpu_seconds": round(gpu, 3),
         "cores": CORES,
+        "loops": loops.available(),
         "cpu_seconds": round(cpu, 3),
         "gpu_rms": there["relative_rms"],
         "cpu_rms": max(row["relative_rms"] for row in rows),
