@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -22,6 +22,13 @@ from papers.opencnn_2021.machine import (
     intensity,
 )
 from papers.opencnn_2021.pictures import PICTURES
+from papers.opencnn_2021.policies import (
+    cells_banks,
+    cells_errors,
+    cells_left_out,
+    cells_loop,
+    cells_policies,
+)
 from papers.opencnn_2021.speeds import AUTHORS_GPU, GPU, cells_figure15, cells_speedups
 from papers.opencnn_2021.targets import cells_targets
 from winolab.device import H100
@@ -179,7 +186,54 @@ def targets(rows: Sequence[Row]) -> Figure:
     return figure
 
 
+def dots(
+    cells_of: Callable[[Sequence[Row]], list[Cell]], wanted: str, label: str, rows: Sequence[Row]
+) -> Figure:
+    """What the cells of columns that have ``wanted`` in their names are, a series a column."""
+    cells = [c for c in cells_of(rows) if wanted in c.column]
+    figure, (panel,) = panels_of(1, 1, (9, 4))
+    places = {where: i for i, where in enumerate(dict.fromkeys(c.where for c in cells))}
+    for column in dict.fromkeys(c.column for c in cells):
+        mine = [c for c in cells if c.column == column]
+        values = [c.ours for c in mine]
+        panel.plot(values, [places[c.where] for c in mine], "o", markersize=4, label=column)
+    panel.set_yticks(range(len(places)), list(places), fontsize=6)
+    panel.invert_yaxis()
+    panel.set_xlabel(label)
+    return with_legend(figure, panel)
+
+
 FIGURES: dict[str, tuple[Drawn, ...]] = {
+    "opencnn_2021 steps": (
+        (
+            partial(dots, cells_left_out, "", "share of the ceiling"),
+            "Shares of the ceiling, whole and without a step.",
+        ),
+    ),
+    "opencnn_2021 policies": (
+        (
+            partial(dots, cells_policies, "", "speed over the kernel without"),
+            "Speeds of policies over the kernel without, means of batches.",
+        ),
+    ),
+    "opencnn_2021 banks": (
+        (
+            partial(dots, cells_banks, "conflicts a work tile", "conflicts"),
+            "Bank conflicts of a work tile.",
+        ),
+    ),
+    "opencnn_2021 errors": (
+        (
+            partial(dots, cells_errors, "over the", "ratio"),
+            "Errors over prediction and simulation.",
+        ),
+    ),
+    "opencnn_2021 loop": (
+        (
+            partial(dots, cells_loop, "gain", "gain"),
+            "Time of today's choice over that of the wgmma loop.",
+        ),
+    ),
     **PICTURES,
     "opencnn_2021 counted": (
         (counted, "Cycles of stores and loads of each layout of the output, by the banks' model."),

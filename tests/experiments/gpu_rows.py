@@ -159,6 +159,36 @@ def counters() -> list[dict]:
     return found
 
 
+def fused_counters() -> list[dict]:
+    """Those of one launch of the fused kernel."""
+    return [
+        counters()[1] | {
+            "layer": "128x56x56x64:64x3x3", "kernel": "F(2×2,3×3)", "launch": "winolab_fused2d",
+            "plan": "64x32x8 sts64 stages=3+2 order=chwn", "bank_conflicts": 1e4,
+        }
+    ]  # fmt: skip
+
+
+def fused2d() -> dict[str, list[dict]]:
+    """By file: the fused kernel whole and without its loads, its errors, its loop on wgmma."""
+    layer = {"layer": "Conv2", "batch": 128, **MACHINE}
+    whole = layer | {"left_out": [], "results": "right", "share": 0.8}
+    errors = layer | {
+        "direction": "forward", "kernel": "F(2×2,3×3)", "products": "fp32", "data": "u12",
+        "plan": "64x32x8 channels", "rms": 1e-7, "mare": 1e-7, "predicted_rms": 1e-7,
+        "predicted_mare": 1e-7, "simulated_rms": 1e-7, "simulated_mare": 1e-7,
+    }  # fmt: skip
+    loop = {
+        "layer": "Conv2 N=32", "precision": "fp16", "transforms": True, "pick": "Γ6(4,3) fp16",
+        "pick_tflops": 300.0, "loop_tflops": 240.0, "gain": 0.8, **MACHINE,
+    }  # fmt: skip
+    return {
+        "fused2d_left_out": [whole, whole | {"left_out": ["loads"], "results": "wrong"}],
+        "fused2d_errors": [errors],
+        "fused2d_wgmma_loop": [loop],
+    }
+
+
 def variants() -> list[dict]:
     """Two of one step, with times predicted in both ways that rows have."""
     common = {"step": "a step", "batch": 128, "output": 48, "channels": 128, "filter": 3,

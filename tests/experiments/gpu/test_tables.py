@@ -29,11 +29,13 @@ from winolab.algorithm import Tile
 THROUGHPUT = gpu_rows.throughput()
 ROWS = {"throughput": THROUGHPUT, "gpu_errors": gpu_rows.errors(), "host": gpu_rows.host(),
         "sanitizer": gpu_rows.sanitizer(),
-        "counters": gpu_rows.counters(), "throughput_variants": gpu_rows.variants(),
+        "counters": [*gpu_rows.counters(), *gpu_rows.fused_counters()],
+        "throughput_variants": gpu_rows.variants(),
         "training": [*stored("training"), *gpu_rows.training()],
         "winrs_fused": gpu_rows.winrs_fused(), "winrs_plans": gpu_rows.winrs_plans(),
         "winrs_remedies": gpu_rows.winrs_remedies(),
         "winrs_recorded": gpu_rows.winrs_recorded(),
+        **gpu_rows.fused2d(),
         "fused2d": stored("fused2d"), "shared_memory": stored("shared_memory")}  # fmt: skip
 TABLES = [
     (table, [row for name in table.sources for row in ROWS.get(name) or stored(name)])
