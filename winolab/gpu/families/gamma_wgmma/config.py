@@ -241,26 +241,35 @@ def shaped(
     shape: Shape, split_k: int, correlation: Correlation, request: Request
 ) -> Iterator[Config]:
     """The configs of a shape whose sums so many blocks share."""
-    tile, height, parts = shape.tile, correlation.filter[1], PARTS[request.precision]
+    tile, parts = shape.tile, PARTS[request.precision]
     size, room = ITEMSIZE[request.dtype], request.device.shared_memory
     yvec = loads(correlation, request.aligned)["yvec"]
     registers = _registers(tile, shape.fetched["run"], split_k, parts)
     made = Config(**shape.fixed, **shape.fetched, split_k=split_k, yvec=yvec, **registers)
     far = FAR * transformed(tile, correlation, parts) > request.device.l2
     for rings in _rings(tile, made, parts, far):
-        tries = [replace(made, **ring) for ring in rings]
-        tries = [
-            replace(v, rest=_rest(tile, v, parts, height), narrow=_narrow(tile, v, correlation))
-            for v in tries
-        ]
-        known = []
-        for v in tries:
-            known.append(v)
-            if v.finish(parts) != EXCHANGED:  # in more passes, where outputs are staged
-                known.append(replace(v, passes=8))
-        known += [replace(v, exchanges=1) for v in tries if v.u_ring == 2]
-        fits = (v for v in known if v.shared_memory(tile, parts, size) <= room)
+        tried = _tried(tile, made, rings, parts, correlation)
+        fits = (v for v in tried if v.shared_memory(tile, parts, size) <= room)
         yield from islice(fits, 1)
+
+
+def _tried(
+    tile: Tile, made: Config, rings: list[dict[str, int]], parts: int, correlation: Correlation
+) -> Iterator[Config]:
+    """Configs of one way, in which the first that fits is taken: none is made in vain."""
+    tries = []
+    for ring in rings:
+        v = replace(made, **ring)
+        last = {
+            "rest": _rest(tile, v, parts, correlation.filter[1]),
+            "narrow": _narrow(tile, v, correlation),
+        }
+        v = replace(v, **last) if any(last.values()) else v
+        tries.append(v)
+        yield v
+        if v.finish(parts) != EXCHANGED:  # in more passes, where outputs are staged
+            yield replace(v, passes=8)
+    yield from (replace(v, exchanges=1) for v in tries if v.u_ring == 2)
 
 
 def transformed(tile: Tile, c: Correlation, parts: int) -> int:
