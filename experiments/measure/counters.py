@@ -29,6 +29,7 @@ from experiments.gpu.rows import cases as measured_cases
 from experiments.gpu.rows import stored
 from experiments.harness.facts import ROOT
 from experiments.measure.fused import beside
+from experiments.measure.nested import COUNTED
 from experiments.measure.throughput import compile_all
 from winolab.algorithm import Algorithm, parse_algorithm
 from winolab.bench.contenders import Arrays, entered, launched, unnamed
@@ -134,7 +135,6 @@ POLICIES = (
     f"32x32x8 sts64 stages=3+2 {CHWN} teams=2",
     "64x32x8 channels stages=3+2 ahead=1",
 )
-NINETEEN = "0,1/2,-1/2,3/4,-3/4,5/4,-5/4,2,-2,inf,x^2+1,x^2+x+1,x^2-x+1"
 VARIANTS = (
     *(
         Case(layer, FORWARD, "fp32", str(beside.ALGORITHM), shape=shape)
@@ -164,20 +164,7 @@ VARIANTS = (
         for taps, sizes in ((3, "8:3:6"), (9, "16:9:8"))
         for policy in ("ahead=1", "half2=1")
     ),
-    # Moduli beside minimal tiles: where aims were missed (note 071)
-    *(
-        Case(layer, FORWARD, "fp32_split", f"winograd:{tiles}")
-        for layer, tiles in (
-            ("32x56x56x64:64x3x3", "4x4:3x3"),
-            ("32x56x56x64:64x3x3", "6x6:3x3@0,3/4,-3/4,4/3,-4/3,inf,x^2+1"),
-            ("32x28x28x256:256x3x3", "4x4:3x3"),
-            ("32x28x28x256:256x3x3", "6x6:3x3@0,3/4,-3/4,4/3,-4/3,inf,x^2+1"),
-            ("32x56x56x64:64x5x5", "6x6:5x5@0,3/4,-3/4,4/3,-4/3,inf,x^2+x+1,x^2-x+1"),
-            ("32x128x128x64:64x9x9", f"8x8:9x9@{NINETEEN}"),
-        )
-    ),
-    Case("32x56x56x128:128x9x9", FILTER, "fp32_split", "omega:16:9:8"),
-    Case("32x56x56x128:128x9x9", FILTER, "fp32_split", f"omega:19:9:8@{NINETEEN}"),
+    *(Case(layer, way, "fp32_split", named) for layer, way, named in COUNTED),
 )  # fmt: skip
 FIRST = 10  # of CASES: come before the layers that are furthest behind another library
 SLOWEST = 20  # of those: every filter gradient, others one of each precision and size of filter

@@ -27,7 +27,7 @@ import typer
 from experiments.harness.facts import ROOT
 from experiments.harness.pytorch import tf32
 from experiments.measure.throughput import compile_all, stored
-from winolab.algorithm import Problem, parse_algorithm
+from winolab.algorithm import Problem, Tile, parse_algorithm
 from winolab.bench import oracle
 from winolab.bench.compare import free
 from winolab.bench.contenders import Arrays, bound, unnamed
@@ -80,6 +80,18 @@ FUSED = {
     7: ("16:10:7", "15:6:7@0,3/4,-3/4,5/4,-5/4,inf,x^2+1,x^2+x+1,x^2-x+1"),
     9: ("16:8:9", "19:8:9@0,1/2,-1/2,3/4,-3/4,5/4,-5/4,2,-2,inf,x^2+1,x^2+x+1,x^2-x+1"),
 }
+# Hardware counters are read of these: moduli beside minimal tiles, which missed aims (note 071).
+_NINETEEN = MODULI[Tile(8, 9, 19)]
+COUNTED = (
+    ("32x56x56x64:64x3x3", "forward", "winograd:4x4:3x3"),
+    ("32x56x56x64:64x3x3", "forward", f"winograd:6x6:3x3@{MODULI[Tile(6, 3, 9)]}"),
+    ("32x28x28x256:256x3x3", "forward", "winograd:4x4:3x3"),
+    ("32x28x28x256:256x3x3", "forward", f"winograd:6x6:3x3@{MODULI[Tile(6, 3, 9)]}"),
+    ("32x56x56x64:64x5x5", "forward", f"winograd:6x6:5x5@{MODULI[Tile(6, 5, 12)]}"),
+    ("32x128x128x64:64x9x9", "forward", f"winograd:8x8:9x9@{_NINETEEN}"),
+    ("32x56x56x128:128x9x9", "backward_filter", "omega:16:9:8"),
+    ("32x56x56x128:128x9x9", "backward_filter", f"omega:19:9:8@{_NINETEEN}"),
+)
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
