@@ -28,7 +28,7 @@ from winolab.gpu.planner.request import DIRECTIONS
 from winolab.options import ConvOptions
 
 RESULTS = ROOT / "experiments" / "results" / "compiling.jsonl"
-PRECISIONS = ("fp32", "fp16")
+PRECISIONS = ("fp32", "fp16", "bf16")
 Units = dict[tuple[str, str], warm.Unit]
 
 

@@ -108,10 +108,12 @@ def register(
     direction: str,
     operator: Any,
     direct: Any,
-    past_python: Any,
     calls: Calls,
 ) -> Any:
     """The operator's kernel for derivatives; returns the function that it applies.
+
+    On GPUs the native module's kernel comes in its place once it is there (native/dispatched.h),
+    and leaves to the operator of the same name and ``_unknown`` what it does not know.
 
     It is a Function of a single level, as PyTorch's own operators are: torch.func's transforms
     call it once for each of theirs. Without a key set it is ``direct`` that computes.
@@ -157,11 +159,7 @@ def register(
 
     apply: Any = Convolution.apply  # pyright: ignore[reportAttributeAccessIssue]
 
-    def kernel(keyset: Any, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
-        # As code calls it that torch.compile makes.
-        y = past_python(direction, plain.hashed(arguments), a, b)
-        if y is not None:
-            return y
+    def unknown(keyset: Any, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
         if a.requires_grad or b.requires_grad or forward_ad._current_level >= 0:
             if torch._C._are_functorch_transforms_active():
                 modes = partial(_modes, torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled())
@@ -170,7 +168,14 @@ def register(
             return apply((keyset, nullcontext), a, b, arguments)
         return run(keyset, (a, b, *arguments))
 
+    def kernel(keyset: Any, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
+        # Whatever else looks on has seen this call.
+        if plain.NATIVE.dispatch() and plain.casting(a, b) is not None:
+            return operator(a, b, *arguments)
+        return unknown(keyset, a, b, *arguments)
+
     library.impl(f"conv_{direction}", kernel, "Autograd", with_keyset=True)
+    library.impl(f"conv_{direction}_unknown", unknown, "Autograd", with_keyset=True)
     return apply
 
 

@@ -48,16 +48,22 @@ class KeptFilters:
         self._kept: tuple[Any, Any, Any, dict[Any, Any]] = (None, None, None, {})
         self.native: Any = None  # the same for calls past Python
 
-    def convolve(self, direction: Direction, a: Tensor, w: Tensor, *arguments: Any) -> Tensor:
-        """The operator of ``direction``, by the kept filter where one serves."""
+    def convolve(
+        self, direction: Direction, a: Tensor, w: Tensor, *arguments: Any, asked: bool = False
+    ) -> Tensor:
+        """The operator of ``direction``, by the kept filter where one serves; ``asked``: the native
+        module does not know it."""
         arguments = plain.hashed(arguments)
-        if call := plain.NATIVE.call:
+        if (call := plain.NATIVE.call) and not asked:
             y = call(NUMBERS[direction], arguments, a, w, self.native or False)
             if y is not None:
                 return y
         casting = plain.casting(a, w)
         if casting is None or not serves(a, w):
-            return operators.CALLS[direction](a, w, *arguments)
+            # Where gradients are recorded filters did not count: all of it was asked.
+            recorded = (a.requires_grad or w.requires_grad) and operators.records()
+            by = operators.UNKNOWN if recorded else operators.CALLS
+            return by[direction](a, w, *arguments)
         dtype, device = w.dtype, "cuda" if a.is_cuda else "cpu"
         if device in casting:
             if not (operators.casts(a, device) and operators.casts(w, device)):

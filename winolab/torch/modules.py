@@ -96,11 +96,12 @@ class Convolution(nn.Module):
         """Options as operators take them."""
         return functional.options(self.algorithm, self.precision, self._limit)
 
-    def through(self, direction: Direction, input: Any) -> Any:
-        """What computes: the operator, or the kept filter; of every image alone if need be."""
+    def through(self, direction: Direction, input: Any, asked: bool = False) -> Any:
+        """What computes: the operator, or the kept filter; of every image alone if need be.
+        ``asked``: the native module does not know it."""
         if self.training or torch.compiler.is_compiling() or not isinstance(input, Tensor):
             return self.batch_invariant  # torch.fx writes it down
-        convolve = partial(self.kept.convolve, direction)
+        convolve = partial(self.kept.convolve, direction, asked=asked)
         return functional.each_image(direction, convolve) if self.batch_invariant else convolve
 
 
@@ -120,15 +121,21 @@ class _Forward(Convolution):
                     return y
                 functional.check_bias(bias, weight.shape[0])
                 return functional.with_bias(y, bias, torch.Tensor.add_)  # y is nobody else's
+            return self._convolved(input, weight, parameters["bias"], True)
         return self._conv_forward(input, me.weight, me.bias)
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return self._convolved(input, weight, bias, False)
+
+    def _convolved(self, input: Tensor, weight: Tensor, bias: Tensor | None, asked: bool) -> Tensor:
+        """The result; ``asked``: the native module was asked for it in vain."""
         if not is_dynamo_compiling() and type(input) is Tensor and not input.is_complex():
             arguments = self._arguments()
             if arguments and input.dim() == weight.dim() == len(arguments[0]) + 2:
                 if bias is not None:
                     functional.check_bias(bias, weight.shape[0])
-                convolve = self.through("forward", input) or operators.forward
+                calls = operators.UNKNOWN if asked else operators.CALLS
+                convolve = self.through("forward", input, asked) or calls["forward"]
                 y = convolve(input, weight, *arguments)
                 return y if bias is None else functional.with_bias(y, bias)
         me: Any = self

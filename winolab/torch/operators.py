@@ -31,10 +31,11 @@ SIGNATURES = {
     "backward_filter": "Tensor x, Tensor dy, SymInt[] filter_shape",
 }
 for _direction, _operands in SIGNATURES.items():
-    LIBRARY.define(
-        f"conv_{_direction}({_operands}, {GEOMETRY}, {SCHEMA}) -> Tensor",
-        tags=(torch.Tag.pt2_compliant_tag,),
-    )
+    for _name in (f"conv_{_direction}", f"conv_{_direction}_unknown"):  # of derivatives.register
+        LIBRARY.define(
+            f"{_name}({_operands}, {GEOMETRY}, {SCHEMA}) -> Tensor",
+            tags=(torch.Tag.pt2_compliant_tag,),
+        )
 OPERATORS = {each: getattr(torch.ops.winolab, f"conv_{each}").default for each in DIRECTIONS}
 
 
@@ -100,21 +101,25 @@ def units(
 def _call(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
     """The operator's result; without the dispatcher, which takes half of a call and under autocast
     most of it, where its sets of keys say that no other mode and no transform looks on."""
-    if not is_dynamo_compiling():
-        y = past_python(direction, arguments, a, b)
-        if y is not None:
-            return y
-        casting = plain.casting(a, b)
-        if casting is not None:
-            if casting:
-                device = "cuda" if a.is_cuda else "cpu"
-                if device in casting:
-                    a, b = _as_cast(device, a, b)
-            if (a.requires_grad or b.requires_grad) and records():
-                return FUNCTIONS[direction](None, a, b, arguments)
-            return directly(direction, arguments, a, b)
-        if torch._C._get_tracing_state() is not None:
-            raise ValueError("torch.jit.trace does not know this operator; use torch.export.export")
+    if is_dynamo_compiling():
+        return OPERATORS[direction](a, b, *arguments)
+    y = past_python(direction, arguments, a, b)
+    return _unknown(direction, a, b, *arguments) if y is None else y
+
+
+def _unknown(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
+    """The same of what the native module was asked for in vain."""
+    casting = plain.casting(a, b)
+    if casting is not None:
+        if casting:
+            device = "cuda" if a.is_cuda else "cpu"
+            if device in casting:
+                a, b = _as_cast(device, a, b)
+        if (a.requires_grad or b.requires_grad) and records():
+            return FUNCTIONS[direction](None, a, b, arguments)
+        return directly(direction, arguments, a, b)
+    if torch._C._get_tracing_state() is not None:
+        raise ValueError("torch.jit.trace does not know this operator; use torch.export.export")
     return OPERATORS[direction](a, b, *arguments)
 
 
@@ -153,6 +158,7 @@ forward, backward_data, backward_filter = (partial(_call, each) for each in DIRE
 CALLS: dict[str, Any] = dict(
     zip(DIRECTIONS, (forward, backward_data, backward_filter), strict=True)
 )
+UNKNOWN: dict[str, Any] = {each: partial(_unknown, each) for each in DIRECTIONS}
 FUNCTIONS: dict[str, Any] = {}
 
 
@@ -206,7 +212,7 @@ def _register(direction: str) -> None:
     LIBRARY.impl(name, bound(_on_cuda), "CUDA")
     torch.library.register_fake(f"winolab::{name}", bound(_on_meta), lib=LIBRARY)
     FUNCTIONS[direction] = derivatives.register(
-        LIBRARY, direction, OPERATORS[direction], directly, past_python, CALLS
+        LIBRARY, direction, OPERATORS[direction], directly, CALLS
     )
     batching.register(LIBRARY, direction, OPERATORS[direction])
     for device, key in AUTOCAST.items():

@@ -141,4 +141,5 @@ PLAIN = {device.lower(): frozenset(_keys(device)) for device in ("CPU", "CUDA")}
 NATIVE = Native(
     list(PLAIN["cuda"]),
     {keys: sum(1 << (device == "cuda") for device in on) for keys, on in CASTING.items()},
+    "AutogradCUDA",
 )

@@ -61,7 +61,7 @@ class _Met(Exception):  # what a call met, not an error
 def met(layer: Convolution, shape: tuple[int, ...]) -> tuple[Problem, str]:
     """The problem, and the operator's direction, of a call with an input of that shape."""
 
-    def through(direction: Any, input: Any) -> Any:
+    def through(direction: Any, input: Any, asked: bool = False) -> Any:
         def convolve(a: Any, w: Any, *arguments: Any) -> Any:
             problem = asked_by(direction, arguments).problem(tuple(a.shape), tuple(w.shape))
             raise _Met(problem, direction)

@@ -58,11 +58,12 @@ def prepared(monkeypatch, request: pytest.FixtureRequest) -> Iterator[list[str]]
     Launch.streams.clear()
     Launch.native = 0
     arrays._maker.cache_clear()
-    by = plain.NATIVE.of(list(plain.PLAIN["cpu"]))
+    by = plain.NATIVE.of(list(plain.PLAIN["cpu"]), "AutogradCPU")
     for where in (plain, modules):
         monkeypatch.setattr(where, "NATIVE", by)
     if request.param == "native":
         by.use(request.getfixturevalue("module"))
     yield found
+    by.withdraw()
     assert bool(Launch.native) == (request.param == "native")
     arrays._maker.cache_clear()

@@ -90,6 +90,27 @@ def test_bits_are_those_of_python(
     assert module.kept() >= before + 3
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_operators_and_compiled_code_have_the_bits_of_calls(kind: str) -> None:
+    """By the module's kernel of the operators, with gradients and without."""
+    x, w = (drawn(shape, KINDS[kind], True, i).requires_grad_()
+            for i, shape in enumerate(LAYERS["dense"][:2]))  # fmt: skip
+    arguments = [1, 1], [1, 1, 1, 1], [1, 1], 1
+    operator = torch.ops.winolab.conv_forward.default
+    for _ in range(4):
+        y = winolab.torch.conv2d(x, w, padding=1)
+        due = [y.detach(), *torch.autograd.grad(y, (x, w), y.detach())]
+    compiled = torch.compile(lambda a, b: operator(a, b, *arguments), backend="aot_eager")
+    for call in (operator, lambda a, b, *_: compiled(a, b)):
+        for _ in range(3):
+            y = call(x, w, *arguments)
+            found = [y.detach(), *torch.autograd.grad(y, (x, w), y.detach())]
+            assert all(map(torch.equal, found, due))
+            with torch.no_grad():
+                assert torch.equal(call(x, w, *arguments), due[0])
+    assert plain.NATIVE._kernels
+
+
 def test_streams_and_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     by_python(monkeypatch, False)
     for _ in range(4):

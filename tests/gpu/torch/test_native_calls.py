@@ -24,7 +24,7 @@ from tests.gpu.support.steps import (  # noqa: E402
     kept,
 )
 from tests.torch.network import tensors  # noqa: E402
-from winolab.torch import derivatives, operators  # noqa: E402
+from winolab.torch import derivatives, operators, plain  # noqa: E402
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
@@ -88,18 +88,60 @@ def test_whatever_looks_on_is_asked(prepared) -> None:
 
 
 @pytest.mark.parametrize("prepared", ["native"], indirect=True)
-def test_operators_go_past_python_too(prepared) -> None:
+def test_operators_go_past_python_too(prepared, monkeypatch) -> None:
     """As code calls them that torch.compile makes, with lists and without gradients."""
     pair = kept()
     y, *due = agree(pair)
     arguments = [1, 1], [1, 1, 1, 1], [1, 1], 1, HOW["algorithm"], HOW["precision"]
     x, w = (v.detach() for v in pair)
+    operator, asked = operators.OPERATORS["forward"], []
+    monkeypatch.setattr(
+        operators, "asked_by", lambda *given: [asked.append(given), asked_by(*given)][1]
+    )
     before = Launch.native
-    assert torch.equal(operators.OPERATORS["forward"](x, w, *arguments), y)
+    assert torch.equal(operator(x, w, *arguments), y)
     assert Launch.native > before
-    again = operators.OPERATORS["forward"](*pair, *arguments)
+    again = operator(*pair, *arguments)
     for mine, right in zip(torch.autograd.grad(again, pair, torch.ones_like(y)), due, strict=True):
         assert torch.equal(mine, right)
+    assert not asked
+    usual = (None, None, "fallback", None, None)  # all that the schema has, in its own words
+    assert torch.equal(operator(x, w, *arguments, *usual), y)
+    assert not asked
+    with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
+        assert operator(x, w, *arguments[:4]).dtype == torch.bfloat16
+    assert asked  # of what is not kept
+
+
+@pytest.mark.parametrize("prepared", ["native"], indirect=True)
+def test_operators_that_are_not_known_are_python_s(prepared) -> None:
+    """Other arguments and sizes, derivatives of gradients, and all of it once it is withdrawn."""
+    pair = kept()
+    y, *_ = agree(pair)
+    operator = operators.OPERATORS["forward"]
+    geometry = [1, 1], [1, 1, 1, 1], [1, 1], 1
+    arguments = (*geometry, HOW["algorithm"], HOW["precision"])
+    before = Launch.native
+    x, w = (v.detach() for v in pair)
+    other = operator(x[:1], w, *arguments)
+    torch.testing.assert_close(other, y[:1].detach(), rtol=1e-4, atol=1e-4)
+    shifted = operator(x, w, [1, 1], [0, 2, 1, 1], *arguments[2:])
+    assert shifted.shape == y.shape
+    found = torch.autograd.grad(operator(*pair, *arguments).square().sum(), pair, create_graph=True)
+    twice = torch.autograd.grad(sum(v.square().sum() for v in found), pair)
+    assert all(v.abs().sum() > 0 for v in twice)
+    compiled = torch.compile(lambda a: operator(a, w, *arguments), backend="aot_eager")
+    for _ in range(2):  # the first call is inside PyTorch's compiler, which others look on at
+        found = compiled(x)
+    assert torch.equal(found, y)
+    assert Launch.native > before
+    plain.NATIVE.withdraw()
+    before = Launch.native  # and on the CPU it is PyTorch's
+    torch.testing.assert_close(operator(x, w, *arguments), y.detach(), rtol=1e-4, atol=1e-4)
+    assert Launch.native == before
+
+
+asked_by = operators.asked_by
 
 
 def test_a_batch_of_gradients_at_once(prepared) -> None:

@@ -40,7 +40,7 @@ from winolab.torch.asked import NUMBERS
 log = logging.getLogger("winolab.torch")
 NAME, THREAD = "winolab_calls", "winolab-native"
 SOURCE = Path(__file__).parent / "calls.cpp"
-INCLUDED = (SOURCE.parent / "kept.h", SOURCE.parent / "tape.h")
+INCLUDED = tuple(SOURCE.parent / f"{name}.h" for name in ("dispatched", "kept", "tape"))
 # Hidden: as pybind11 hides its own.
 OPTIONS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w")
 LIBRARIES = ("torch_python", "torch_cpu", "c10")
@@ -56,11 +56,15 @@ class Unavailable(Exception):
 class Native:
     """The module, once it is there, and the calls that it is told."""
 
-    def __init__(self, plain: list[int], casting: dict[tuple[int, int], int]) -> None:
+    def __init__(
+        self, plain: list[int], casting: dict[tuple[int, int], int], key: str | None = None
+    ) -> None:
         """``plain``: the sets of keys of tensors that only gradients and autocast look on at;
         ``casting``: those of a thread, included and excluded, and where autocast is on then, 1 on
-        CPUs and 2 on GPUs."""
-        self.plain, self.casting = plain, casting
+        CPUs and 2 on GPUs; ``key``: the dispatcher's, for which the operators' kernels are the
+        module's, which asks Python's for what it does not know."""
+        self.plain, self.casting, self.key = plain, casting, key
+        self._kernels: Any = None  # held as long as they are to be the operators'
         self._lock = threading.Lock()
         self._waiting: list[tuple[Any, ...]] | None = []  # None: there will be no module
         self._thread: threading.Thread | None = None
@@ -72,9 +76,9 @@ class Native:
         # gradient, for what the module does not know
         self.gradient: Callable[..., Any] = _no_gradient
 
-    def of(self, plain: list[int]) -> Native:
+    def of(self, plain: list[int], key: str | None = None) -> Native:
         """One without a module, for tensors of other sets of keys."""
-        other = Native(plain, self.casting)
+        other = Native(plain, self.casting, key)
         other.gradient = self.gradient
         return other
 
@@ -135,6 +139,25 @@ class Native:
                 self._told(*each)
             self._waiting = []
             self.call = module.call
+
+    def dispatch(self) -> bool:
+        """Let the module's kernels be the operators' from now on; whether that is new.
+
+        From a thread that calls an operator, not from the one that loads: PyTorch's dispatcher
+        reads without a lock what this changes.
+        """
+        if not (self.key and self.module) or self._kernels:
+            return False
+        with self._lock:
+            if new := self._kernels is None:
+                self._kernels = self.module.dispatch(self.key)
+        return new
+
+    def withdraw(self) -> None:
+        """Leave the operators to Python's kernels; PyTorch's tracers remember which there were."""
+        self.key = self._kernels = None
+        for direction in NUMBERS:
+            getattr(torch.ops.winolab, f"conv_{direction}").default._dispatch_cache.clear()
 
     def hold(
         self, filters: Any, direction: str, arguments: tuple[Any, ...], a: Any, w: Any,

@@ -4,10 +4,10 @@
 
 #include <ATen/autocast_mode.h>
 #include <c10/util/intrusive_ptr.h>
-#include <torch/csrc/Dtype.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
+#include "dispatched.h"
 #include "kept.h"
 
 namespace {
@@ -94,8 +94,6 @@ auto new_node() {
     return c10::make_intrusive<N>();
 }
 
-// ---- Python's functions ------------------------------------------------------------------------
-
 at::Tensor cast(const at::Tensor& v, at::ScalarType to, at::DeviceType device) {
   bool eligible = at::isFloatingType(v.scalar_type()) && v.scalar_type() != at::kDouble;
   if (v.scalar_type() == to || !eligible || v.device().type() != device) return v;
@@ -109,6 +107,93 @@ Numbers filter_key(int direction, int64_t arguments, at::ScalarType dtype, const
   add_tensor(key, a);
   return key;
 }
+
+bool records(const at::Tensor& a, const at::Tensor& b) {
+  return at::GradMode::is_enabled() && !c10::InferenceMode::is_enabled() &&
+         (a.requires_grad() || b.requires_grad());
+}
+
+// The result of a call that is kept, gradients ``recorded``; undefined where it is not known.
+at::Tensor plainly(int direction, int64_t arguments, const at::Tensor& a, const at::Tensor& b,
+                   bool recorded) {
+  Numbers key = question(direction, -1, arguments);
+  add_tensor(key, a);
+  add_tensor(key, b);
+  auto entry = find(key);
+  if (!entry) return {};
+  at::Tensor result = run(*entry, a, reinterpret_cast<Word>(b.data_ptr()));
+  if (result.defined() && recorded) {
+    using torch::autograd::SavedVariable;
+    auto node = new_node<ConvolutionBackward>();
+    node->direction = direction;
+    node->arguments = arguments;
+    node->a = SavedVariable(a, false);
+    node->b = SavedVariable(b, false);
+    node->set_next_edges(torch::autograd::collect_next_edges(a, b));
+    auto place = static_cast<uint32_t>(node->add_input_metadata(result));
+    torch::autograd::impl::set_gradient_edge(result, torch::autograd::Edge(node, place));
+  }
+  return result;
+}
+
+// ---- The dispatcher ----------------------------------------------------------------------------
+
+// The result of an operator's call, undefined where it is not known. What autocast casts, its own
+// kernel has cast.
+at::Tensor known(int direction, c10::ArrayRef<c10::IValue> given) {
+  const at::Tensor &a = given[0].toTensor(), &b = given[1].toTensor();
+  pybind11::gil_scoped_acquire acquire;
+  bool casts = false;
+  if (!is_plain({&a, &b}, casts) || casts) return {};
+  int64_t arguments = number_on(direction, given);
+  if (arguments < 0) return {};
+  try {
+    return plainly(direction, arguments, a, b, records(a, b));
+  } catch (python_error& error) {  // which not every caller of an operator knows
+    error.restore();
+    throw pybind11::error_already_set();
+  }
+}
+
+template <int direction>
+void dispatched(const c10::OperatorHandle& called, c10::DispatchKeySet keys,
+                torch::jit::Stack* stack) {
+  size_t count = called.schema().arguments().size();
+  at::Tensor result = known(direction, torch::jit::last(*stack, count));
+  if (result.defined()) {
+    torch::jit::drop(*stack, count);
+    stack->emplace_back(std::move(result));
+    return;
+  }
+  static const auto unknown = operator_of(OPERATORS[direction] + std::string("_unknown"));
+  unknown.redispatchBoxed(keys, stack);
+}
+
+constexpr const char* LIBRARY = "winolab_calls.Library";
+
+void withdraw(PyObject* library) {
+  delete static_cast<torch::Library*>(PyCapsule_GetPointer(library, LIBRARY));
+}
+
+// dispatch(key): the operators' kernels for that key, as long as the result is held.
+PyObject* dispatch(PyObject*, PyObject* const* given, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
+  TORCH_CHECK(count == 1 && PyUnicode_Check(given[0]), "dispatch takes a key's name");
+  auto key = c10::parseDispatchKey(PyUnicode_AsUTF8(given[0]));
+  auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "winolab", key, __FILE__,
+                                                  __LINE__);
+  using torch::CppFunction;
+  library->impl(OPERATORS[0], CppFunction::makeFromBoxedFunction<&dispatched<0>>());
+  library->impl(OPERATORS[1], CppFunction::makeFromBoxedFunction<&dispatched<1>>());
+  library->impl(OPERATORS[2], CppFunction::makeFromBoxedFunction<&dispatched<2>>());
+  PyObject* held = PyCapsule_New(library.get(), LIBRARY, withdraw);
+  if (!held) raise();
+  library.release();
+  return held;
+  END_HANDLE_TH_ERRORS
+}
+
+// ---- Python's functions ------------------------------------------------------------------------
 
 // call(direction, arguments, a, b, filters): the result, gradients recorded, or None; ``filters``
 // is what ``hold`` made for b, or False where that is to come, which counts where nothing is
@@ -124,8 +209,7 @@ PyObject* call(PyObject*, PyObject* const* given, Py_ssize_t count) {
   int64_t arguments = number_of(given[1]);
   if (arguments < 0) Py_RETURN_NONE;
   const at::Tensor weight = b;
-  bool recorded = at::GradMode::is_enabled() && !c10::InferenceMode::is_enabled() &&
-                  (a.requires_grad() || b.requires_grad());
+  bool recorded = records(a, b);
   auto to = casts ? at::autocast::get_autocast_dtype(a.device().type()) : b.scalar_type();
   if (given[4] == Py_False && !recorded) Py_RETURN_NONE;
   if (casts) a = cast(a, to, a.device().type());
@@ -141,24 +225,8 @@ PyObject* call(PyObject*, PyObject* const* given, Py_ssize_t count) {
     return THPVariable_Wrap(std::move(result));
   }
   if (casts) b = cast(b, to, a.device().type());
-  Numbers key = question(direction, -1, arguments);
-  add_tensor(key, a);
-  add_tensor(key, b);
-  auto entry = find(key);
-  if (!entry) Py_RETURN_NONE;
-  at::Tensor result = run(*entry, a, reinterpret_cast<Word>(b.data_ptr()));
+  at::Tensor result = plainly(direction, arguments, a, b, recorded);
   if (!result.defined()) Py_RETURN_NONE;
-  if (recorded) {
-    using torch::autograd::SavedVariable;
-    auto node = new_node<ConvolutionBackward>();
-    node->direction = direction;
-    node->arguments = arguments;
-    node->a = SavedVariable(a, false);
-    node->b = SavedVariable(b, false);
-    node->set_next_edges(torch::autograd::collect_next_edges(a, b));
-    auto place = static_cast<uint32_t>(node->add_input_metadata(result));
-    torch::autograd::impl::set_gradient_edge(result, torch::autograd::Edge(node, place));
-  }
   return THPVariable_Wrap(std::move(result));
   END_HANDLE_TH_ERRORS
 }
@@ -246,6 +314,7 @@ PyObject* keep(PyObject*, PyObject* const* given, Py_ssize_t count) {
   if (PyErr_Occurred()) raise();
   if (entries.size() >= MOST) entries.clear();
   entries[std::move(key)] = std::move(made);
+  if (PyLong_AsLong(given[1]) == -1) name_arguments(direction, given[2], arguments);
   Py_RETURN_TRUE;
   END_HANDLE_TH_ERRORS
 }
@@ -284,6 +353,7 @@ PyCFunction fast(F function) {
 
 PyMethodDef METHODS[] = {
     {"call", fast(call), METH_FASTCALL, nullptr},
+    {"dispatch", fast(dispatch), METH_FASTCALL, nullptr},
     {"hold", fast(hold), METH_FASTCALL, nullptr},
     {"keep", fast(keep), METH_FASTCALL, nullptr},
     {"setup", fast(setup), METH_FASTCALL, nullptr},
