@@ -164,13 +164,15 @@ def test_parts_of_a_correlation_s_sum_err_as_kept_rows_do() -> None:
         parts = re.search(r" split_k=(\d+)", str(row.get("plan")))
         if not parts or row["kernel"] != "F(2×2,3×3)" or row["products"] != "fp32":
             continue
+        if row["direction"] != "forward":
+            continue
         shapes = (tuple(map(int, row[of].split("x"))) for of in ("input", "filter"))
         problem, split = Problem.of(*shapes, padding=1), ((1.0, int(parts[1])),)
         expected = correlation_rms(
             problem, "forward", (Tile(2, 3),) * 2, "best", "fp32", "float32", UNIFORM, split
         )
         found.setdefault(int(parts[1]), []).append(row["relative_rms_u11"] / expected)
-    assert sorted(found) == [2, 4, 8]
+    assert found.keys() >= {2, 4, 8}
     for ratios in found.values():
         assert min(ratios) >= 1 / OFF
         assert max(ratios) <= OFF

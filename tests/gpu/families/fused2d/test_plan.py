@@ -106,15 +106,17 @@ def test_it_serves_what_it_can_alone() -> None:
 
 
 def test_one_image_is_split_over_channels() -> None:
-    """conv 5 of VGG-E at N = 1: 16 work tiles on 132 multiprocessors, in eight parts 128."""
+    """conv 5 of VGG-E at N = 1: 16 work tiles on 132 multiprocessors, in eight parts 128; of 32
+    output channels 32, in four. An H200 takes 33 and 34 µs, the model says 35.0 and 34.9."""
     problem = Problem.of((1, 14, 14, 512), (512, 3, 3, 512), padding=1)
     p = planner.plan(asked(problem))
     assert isinstance(p, Fused2dPlan)
-    assert (p.config.bm, p.split_k, p.work_tiles) == (64, 8, 128)
+    assert (p.config.bm, p.split_k) in ((64, 8), (32, 4))
+    assert p.work_tiles == 128
     whole = [q for q in plans(asked(problem)) if q.split_k == 1]
     assert whole
     assert all(2 * p.predicted < q.predicted for q in whole)
-    assert p.workspace == p.prepared_size + 8 * 4 * 14 * 14 * 512
+    assert p.workspace == p.prepared_size + p.split_k * 4 * 14 * 14 * 512
     # Without a workspace nothing is split.
     small = planner.plan(asked(problem, workspace_limit=0))
     assert isinstance(small, Fused2dPlan)
