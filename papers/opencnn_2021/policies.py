@@ -115,7 +115,8 @@ def cells_errors(rows: Sequence[Row]) -> list[Cell]:
             if name in row:
                 found.append(one(where, f"{title}, {of}", None, row[name]))
             for other, said in (("predicted", "prediction"), ("simulated", "simulation")):
-                if name in row and (value := row.get(f"{other}_{name}")):
+                value = row.get(f"{other}_{name}")  # "nan" where it fails
+                if name in row and isinstance(value, float):
                     column = f"{title}, {of}, over the {said}"
                     found.append(one(where, column, None, row[name] / value))
     return found
