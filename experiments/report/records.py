@@ -168,8 +168,8 @@ def _plane() -> Iterator[str]:
 
 
 def instructions(algorithm: str) -> tuple[float, float]:
-    """Of the transforms of x and of y of a nested algorithm with itself, a channel and an output:
-    along one dimension for every input or state of the other, then along that.
+    """What transforms of x and of y take where an algorithm is nested with itself, a channel and
+    an output: along one dimension for every input or state of the other, then along that.
 
     >>> instructions("winograd:2x2:3x3@0,1,-1,inf")
     (8.0, 6.0)

@@ -41,7 +41,7 @@ ITEMSIZE = 4  # bytes of an operand's element: cases draw float32
 MOST_REASON = 200  # characters
 # Multiply-adds a second of one process, all that a case computes counted: NumPy's and Numba's.
 RATE, RATE_OF_LOOPS = 2.5e8, 6e8
-# Of a GPU: the least of experiments/results/gpu_simulation.jsonl, with copies.
+# On a GPU: the least of experiments/results/gpu_simulation.jsonl, with copies.
 RATE_ON_GPU = 9e10
 
 

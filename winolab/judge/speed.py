@@ -249,7 +249,7 @@ def on_gpu(
     for row in rows:
         if "tflops" in row and ceiling:
             row["ceiling_tflops"] = round(ceiling, 1)
-            row["share"] = round(row["tflops"] / ceiling, 3)
+            row["share"] = float(f"{row['tflops'] / ceiling:.3g}")  # a slow kernel's is no 0
     who = ", ".join(candidate.name for candidate in candidates)
     common = {"row": "time", "judged": who, "layer": name, "problem": text(problem)}
     return [{**common, **row} for row in rows]

@@ -81,7 +81,10 @@ def predicted(p: Plan, data: str) -> dict[str, float]:
     rms = found.relative_rms
     if p.split_k > 1:  # parts err independently, and their means add up; the sum is rounded
         rms = math.hypot(rms / math.sqrt(p.split_k), math.sqrt(CONSTANT) * UNITS["float32"])
-    return {"predicted_rms": rms, "predicted_mare": found.mare * rms / found.relative_rms}
+    made = {"predicted_rms": rms}
+    if not math.isnan(found.mare):  # outputs at borders of a small map differ too much in size
+        made["predicted_mare"] = found.mare * rms / found.relative_rms
+    return made
 
 
 def errors(y: Any, exact: Any, data: str) -> dict[str, float]:

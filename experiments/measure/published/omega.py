@@ -76,7 +76,8 @@ def _ffma(request: Request) -> Iterator[Plan]:
 
 
 def with_and_without(policies: str, problem: Problem, device: Device) -> dict[Plan, str]:
-    """Of ``planned``, fused Ω whose config has one of these, and those that lack it alone."""
+    """Plans of ``planned`` by name: fused Ω whose config has one of these, and those that lack it
+    alone."""
     found: dict[Plan, str] = {}
     fused = {p: k for p, k in planned(problem, device).items() if k.startswith("fused")}
     for policy in policies.split(","):

@@ -71,7 +71,7 @@ class Block:
 
     @property
     def accumulators(self) -> int:
-        """Of a consumer thread."""
+        """Sums that a consumer thread has."""
         return WGMMA_TILES * self.states * self.channels // CONSUMERS
 
     @property
@@ -79,7 +79,7 @@ class Block:
         return WGMMA_TILES // self.rows
 
     def cycles(self, filters: float, outputs: int) -> float:
-        """Of a stage of KC channels, all of whose filters are ``filters`` bytes."""
+        """The time of a stage of KC channels, all of whose filters are ``filters`` bytes."""
         high = self.rows + self.share - 1
         numbers = self.columns * high * self.states * KC
         box = high * (self.columns * self.tile.n + self.tile.r - 1) * KC * SIZE

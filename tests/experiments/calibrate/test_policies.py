@@ -47,7 +47,7 @@ def test_a_policy_is_judged_by_plans_that_differ_by_it_alone() -> None:
 
 
 def test_policies_are_fields_of_configs() -> None:
-    """Of some family's, so that none is misspelled, and of sections that rows are kept of."""
+    """Each is some family's, so that none is misspelled, and of sections that have rows."""
     known = {field.name for family in FAMILIES for field in fields(family.config)}
     assert POLICIES.keys() <= set(FITTED)
     assert PREDICTED

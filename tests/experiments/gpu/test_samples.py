@@ -63,7 +63,7 @@ def test_slow_layers_say_what_holds_them(monkeypatch) -> None:
     slow = [{**row, **known, "bytes": 1} for row in case("a", "1x1", 2.0, 1.0, 1.0)]
     fast = [{**row, **known, "bytes": 1} for row in case("b", "1x1", 1.0, 3.0, 1.0)]
     launch = {**known, "layer": "a", "direction": "forward", "launch": "k", "calls": 2,
-              "seconds": 1e-6, "clock_hz": 1e9, "cycles": 100, "cycles_active": 40,
+              "device": "G", "seconds": 1e-6, "clock_hz": 1e9, "cycles": 100, "cycles_active": 40,
               "fma_instructions": 10, "multiprocessors": 4, "issue": 7.0, "shared_pipe": 3.0,
               "l2": 21.0, "dram": 11.0, "stalls": {"long_scoreboard": 3, "selected": 1},
               **dict.fromkeys(samples.counters.OPS, 0)}  # fmt: skip

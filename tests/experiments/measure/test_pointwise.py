@@ -117,9 +117,9 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cublaslt]:
     lines = []
     for i, (layer, direction, group) in enumerate(cases()[:60]):
         facts = {"run": "1", **({"device": H200.name} if i == 0 else {})}
-        lines.append({**facts, "method": "winolab", "kernel": "direct"})
         request = unnamed(direction, layer.problem, group, H200)
         what = {"layer": str(layer), "direction": direction, "precision": group}
+        lines.append({**facts, **what, "method": "winolab", "kernel": "direct"})
         lines += [
             {
                 "run": "1", **what, "kernel": p.kernel, "products": p.precision,

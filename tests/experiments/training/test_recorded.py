@@ -17,7 +17,7 @@ TINY = Run("tiny", 16, images=32, tested=0, steps=3, batch=8, rate=0.01, method=
 
 
 def test_a_layer_s_recorded_tensors_make_its_gradient() -> None:
-    """Of the steps and layers asked for; the run is the same as without."""
+    """Rows are of the steps and layers asked for; the run is the same as without."""
     recorder = Recorder(steps=(0, 2), layers=3)
     told = train(TINY, "cpu", recorder)
     assert told["losses"] == train(TINY, "cpu")["losses"]

@@ -158,7 +158,7 @@ def test_correlations_sum_the_channels_that_they_read(direction) -> None:
 
 
 def test_parts_of_a_correlation_s_sum_err_as_kept_rows_do() -> None:
-    """Of an eighth of the channels each: a sum in one would err 2.6 times as much."""
+    """Sums of an eighth of the channels each: a sum in one would err 2.6 times as much."""
     found: dict[int, list[float]] = {}
     for row in stored("fused2d"):
         parts = re.search(r" split_k=(\d+)", str(row.get("plan")))

@@ -39,7 +39,7 @@ def knows_the_first_map(x, w, stride=(1, 1), padding: Any = (0, 0)):
 
 
 def whole_chunks(x, w, stride=(1, 1), padding: Any = (0, 0)):
-    """Of more images than a chunk has, those behind the last whole one are not written."""
+    """With more images than a chunk has, those behind the last whole one are not written."""
     if len(x) <= CHUNK:
         return conv(x, w, stride, padding)
     chunks = [slice(n, n + CHUNK) for n in range(0, len(x) // CHUNK * CHUNK, CHUNK)]

@@ -102,7 +102,7 @@ class Plan(Protocol):
 
     @property
     def split_sums(self) -> tuple[tuple[float, int], ...]:
-        """Of a correlation: shares of the results, which add up to 1, and in how many parts blocks
+        """For a correlation: shares of the results, which add up to 1, and in how many parts blocks
         compute their sums, which are then added up."""
         ...
 

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import struct
-from collections import Counter
-
 import pytest
 
 from experiments.measure.fused import left_out
-from tests.gpu.instructions import sections
+from tests.experiments.measure.fused.opcodes import FADD, FFMA, LDG, opcodes
 from winolab.device import H100
 from winolab.gpu.families.fused2d.config import KC
 from winolab.gpu.families.fused2d.source import LEFT_OUT
 from winolab.gpu.runtime import nvrtc
-
-FADD, FFMA, LDG = 0x221, 0x223, 0x981
-
-
-def opcodes(cubin: bytes, kernel: str) -> Counter[int]:
-    """How many instructions of each kind a kernel's machine code has, 16 bytes each."""
-    code = sections(cubin)[kernel]
-    return Counter(struct.unpack_from("<Q", code, at)[0] & 0xFFF for at in range(0, len(code), 16))
 
 
 def test_layers_are_those_that_memory_does_not_bound() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.measure.fused.wgmma_loop import KERNEL, LOOPS, Loop, verdict
-from tests.experiments.measure.fused.test_left_out import FADD, opcodes
+from tests.experiments.measure.fused.opcodes import FADD, opcodes
 from winolab.algorithm import Problem
 from winolab.gpu.runtime import nvrtc
 
@@ -15,7 +15,7 @@ HGMMA = 0xDF0
 
 @pytest.mark.parametrize("loop", LOOPS, ids=str)
 def test_the_machine_code_has_all_products_and_sums(loop: Loop) -> None:
-    """Of eight states one product, or three and 16 additions of a thread outside."""
+    """Eight states have one product each, or three and 16 additions of a thread outside."""
     made = nvrtc.compile_cubin(loop.source(), "sm_90a")
     assert made.resources[KERNEL].spills == 0
     codes = opcodes(made.cubin, KERNEL)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.gpu.families.fused2d.test_kernel import ALGORITHM, AXES, DTYPES, GRADIENTS, expected
+from tests.gpu.families.fused2d.expected import ALGORITHM, AXES, DTYPES, GRADIENTS, expected
 from winolab.algorithm import Problem
 from winolab.gpu import driver
 from winolab.gpu.families.fused2d import plan as fused2d

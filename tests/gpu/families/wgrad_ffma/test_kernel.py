@@ -82,8 +82,8 @@ BITS = {
 @pytest.mark.parametrize("case", BITS.values(), ids=BITS)
 @pytest.mark.parametrize("wrap", [0, 1])
 def test_every_bit_is_the_simulation_s(case, wrap) -> None:
-    """Of segments that are ranges of the flat sum, in rows of whole units and in such that run on
-    into the next row: `omega:`, as test_winrs has it for boxes."""
+    """Segments are ranges of the flat sum, in rows of whole units and in such that run on into the
+    next row: `omega:`, as test_winrs has it for boxes."""
     tile, x, w, padding, segments, fold = case
     problem = Problem.of(x, w, padding=padding, groups=x[-1] // w[-1])
     plans = [p for p in every(problem, tile, segments=segments) if p.config.wrap == wrap]

@@ -82,7 +82,7 @@ def test_states_of_16_bit_data_do_not_overflow_and_the_gain_is_small(tile: Tile)
 
 
 def test_sums_in_fp64_are_for_what_loses_more() -> None:
-    """Of more than ten states: minimal tiles alone, and moduli of a large gain."""
+    """With more than ten states: minimal tiles alone, and moduli of a large gain."""
     assert not accurate(Tile(9, 8), "best")
     poor = "0,1,-1,2,-2,3,-3,4,-4,5,-5,6,-6,inf,x^2+1"
     assert error_ratio(Tile(9, 8, 17), poor) > 10

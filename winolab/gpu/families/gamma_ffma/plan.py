@@ -56,7 +56,7 @@ class GammaFfmaPlan(Tiling, BasePlan):
 
     @property
     def split_sums(self) -> tuple[tuple[float, int], ...]:
-        """Of work tiles that one block computes alone, and of those that clusters share."""
+        """Sums of work tiles that one block computes alone, and of those that clusters share."""
         alone = self.whole / self.work_tiles
         return (alone, 1), (1.0 - alone, self.config.split_k)
 

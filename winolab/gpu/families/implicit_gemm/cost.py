@@ -122,7 +122,7 @@ def _gradient_seconds(plan: Tiling, model: DeviceModel) -> float:
 
 
 def _phases_seconds(plan: Tiling, model: DeviceModel) -> float:
-    """Of all phases, those of the most taps first."""
+    """Seconds of all phases, those of the most taps first."""
     v, m = plan.config, constants(plan, model)
     channels, each, at, total = plan.patch_channels, step(plan, model), 0, 0.0
     phases = [(1, 1)]

@@ -131,7 +131,7 @@ class SplitConfig(DirectConfig):
         return f"{block} depth={self.depth}{more}"
 
 
-# Of one tap a column's products take a fourth of what its parts take 128 producers; with 256 a
+# A tap alone: a column's products take a fourth of what its parts take 128 producers; with 256 a
 # block has 16 warps (docs/notes/082).
 SPLIT = (
     SplitConfig(1, 128, 128, 2, 4, 256),

@@ -59,7 +59,7 @@ __device__ __forceinline__ void produce(const Params& p, WgradMmaShared& shared)
       shared.units[table + thread] = units.unit(work.begin + step * KC + thread);
       producers_sync<PRODUCERS>();
     };
-    // Of a step that is none nothing is copied, and yet a group is committed: they are counted.
+    // For a step that is none nothing is copied, and yet a group is committed: they are counted.
     const auto copy_dy = [&](int g, int step, int slot) {
       if (step < steps) {
         const int unit = unit_o + g * APART_O;

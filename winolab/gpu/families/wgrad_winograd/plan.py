@@ -32,8 +32,8 @@ ADMITTED = (
     *(Tile(a + 1 - r, r) for a in (4, 6, 7, 8, 9) for r in range(2, a)),
     *(Tile(6, 5), Tile(5, 6)),
 )
-# Of more states than n + r - 1, nobody's pick: the record table's, exchanged from the forward tiles
-# that nested has (families/nested/tiles.py), and F(7, 6). They run where they are named.
+# Tiles with more states than n + r - 1, nobody's pick: the record table's, exchanged from the
+# forward tiles that nested has (families/nested/tiles.py), and F(7, 6). They run where named.
 MODULI = {
     Tile(3, 6, 9): "0,3/4,-3/4,4/3,-4/3,inf,x^2+1",
     Tile(3, 6, 10): "0,1,-1,inf,x^2+x+1,x^2-x+1",
