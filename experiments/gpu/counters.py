@@ -192,12 +192,15 @@ def roofline(rows: Sequence[Row]) -> Figure:
     every = plans(rows)
     kinds = [(name, mine) for name, tensor in (("FFMA", False), ("Tensor Cores", True))
              if (mine := [p for p in every if p.tensor == tensor])]  # fmt: skip
-    longest = max((len(mine) for _, mine in kinds), default=0)
-    # inches, with the names below, each in one line or in two
-    width, heights = (PHONE, 3.4 + 0.36 * longest) if is_narrow() else (7.2, 4.2 + 0.17 * longest)
+    across = 36 if is_narrow() else 90
+    names = [[textwrap.fill(f"{i}  {p.name}", across) for i, p in enumerate(mine, 1)]
+             for _, mine in kinds]  # fmt: skip
+    longest = max((sum(name.count("\n") + 1 for name in mine) for mine in names), default=0)
+    # inches, with the names below, line by line
+    width, heights = (PHONE, 3.4 + 0.18 * longest) if is_narrow() else (7.2, 4.2 + 0.17 * longest)
     figure, panels = panels_of(len(kinds), 1, (width, heights * len(kinds)), sharey=False)
     SIDE_BY_SIDE.add(figure)
-    for panel, (title, mine) in zip(panels, kinds, strict=True):
+    for panel, (title, mine), labels in zip(panels, kinds, names, strict=True):
         intensities = np.geomspace(2, 5e3, 200)
         first = mine[0]
         row = max((p.main for p in mine), key=lambda row: row["l2"])
@@ -214,8 +217,7 @@ def roofline(rows: Sequence[Row]) -> Figure:
             colour = colormaps["tab10"](i % 10)
             places = [plan.useful / _bytes(plan, level) for level in ("dram", "l2")]
             panel.plot(places, [speed] * 2, color=colour, linewidth=0.6)
-            name = textwrap.fill(f"{i}  {plan.name}", 36 if is_narrow() else 90)
-            panel.plot(places[0], speed, "o", color=colour, label=name, markersize=5)
+            panel.plot(places[0], speed, "o", color=colour, label=labels[i - 1], markersize=5)
             panel.plot(places[1], speed, "o", color=colour, markerfacecolor="white", markersize=5)
             panel.annotate(str(i), (places[0], speed), xytext=(3, 3), textcoords="offset points",
                            color=colour, fontsize=8.5)  # fmt: skip

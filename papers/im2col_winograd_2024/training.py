@@ -176,14 +176,17 @@ TEXTS = {
     for each in TABLES
     if not each.missing
 }
+THERE = {number for number in PLANS if pairs(number, stored("training"))}  # trained by both
 PICTURES: dict[str, tuple[Drawn, ...]] = {
     f"{PAPER} table{number}": (
         (partial(shares, number), "Times and memory of a step, PyTorch's over ours on an H200."),
     )
     for number in PLANS
+    if number in THERE
 } | {
     f"{PAPER} figure{figure}": (
         (partial(curves, number), "Losses on the same generated images, the same weights."),
     )
     for figure, number in FIGURES.items()
+    if number in THERE
 }
