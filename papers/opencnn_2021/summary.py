@@ -6,7 +6,7 @@ import numpy as np
 
 from experiments.harness.facts import table
 from experiments.harness.tables import stored
-from papers.opencnn_2021.speeds import AUTHORS_BUILD, GPU, PAPER, cells_speedups
+from papers.opencnn_2021.speeds import AUTHORS_GPU, GPU, PAPER, cells_speedups
 
 
 def headline() -> str:
@@ -21,6 +21,6 @@ def headline() -> str:
         v for line in table(PAPER, 3)["rows"] if line["baseline"] == "yan" for v in line["speedup"]
     ]
     return (
-        f"its layout over Yan et al.'s: {ours:.2f}, the authors' code {theirs:.2f} "
-        f"({GPU}, {AUTHORS_BUILD}; {np.mean(printed):.2f} printed, RTX 2080 Ti)"
+        f"its layout over Yan et al.'s: {ours:.2f} ({GPU}), the authors' code {theirs:.2f} "
+        f"({AUTHORS_GPU}; {np.mean(printed):.2f} printed, RTX 2080 Ti)"
     )

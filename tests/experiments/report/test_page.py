@@ -48,7 +48,7 @@ KEYS = (
     "lavin_gray_2016 table4", "im2col_winograd_2024 table3", "winrs_2025 figure12",
     "points layers", "gpu losses", "gpu frontier", "gpu counters", "gpu devices",
 )  # fmt: skip
-SHARE = 0.3  # of the report's 2.8 MB that these tables are
+SHARE = 0.3  # of the report that these tables are
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def read(written: str) -> Read:
 
 
 def test_it_is_small(written: str) -> None:
-    assert len(written.encode()) <= SHARE * 3_000_000
+    assert len(written.encode()) <= SHARE * 4_000_000  # 2 s of a line of 16 Mbit/s
 
 
 def test_a_bar_of_contents_leads_to_a_section_a_paper(written: str, read: Read) -> None:
