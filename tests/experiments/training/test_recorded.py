@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -25,7 +27,9 @@ def test_a_layer_s_recorded_tensors_make_its_gradient() -> None:
     assert [r.step for r in records] == [0] * 3 + [2] * 3
     assert len({r.name for r in records}) == 3
     for r in records:
-        x, dy = (t.double().permute(0, 2, 3, 1).numpy() for t in (r.x, r.dy))
+        assert r.dw is not None
+        pair: Any = (r.x, r.dy)
+        x, dy = (t.double().permute(0, 2, 3, 1).numpy() for t in pair)
         dw = convolution.backward_filter(x, dy, r.problem)
         expected = r.dw.permute(0, 2, 3, 1).numpy()
         # sums of 8·16² products in FP32: 0.3·2⁻²⁴·√2048 of their size is 8e-7
@@ -39,12 +43,13 @@ def test_every_remedy_is_tried_on_what_was_recorded(monkeypatch) -> None:
     names = ["fused", "fused, FP16 sums"]
     both = [f"{name}, {remedy}" for name in names for remedy in ("one segment", "no scaling")]
     assert set(kinds.values()) == {*names, *both, "two launches", "picked"}
-    for p, kind in kinds.items():
+    each: Any
+    for each, kind in kinds.items():
         if "segment" in kind:
-            assert p.segments == 1
+            assert each.segments == 1
         if "fused" in kind:
-            assert (p.scaling is None) == ("no scaling" in kind)
-            assert (p.config.sums == 16) == ("FP16 sums" in kind)
+            assert (each.scaling is None) == ("no scaling" in kind)
+            assert (each.config.sums == 16) == ("FP16 sums" in kind)
 
 
 @pytest.mark.parametrize("value", [1.5, float("inf"), float("nan")])

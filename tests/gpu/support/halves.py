@@ -58,7 +58,7 @@ def problems(
     rng = np.random.default_rng(1)
     for i, (x_shape, w_shape, padding, precision, *steps) in enumerate(cases):
         groups = x_shape[-1] // w_shape[-1]
-        apart = dict(zip(("stride", "dilation"), steps, strict=False))
+        apart: dict[str, Any] = dict(zip(("stride", "dilation"), steps, strict=False))
         problem = Problem.of(x_shape, w_shape, padding=padding, groups=groups, **apart)
         dtype = DTYPES[precision]
         x, dy = (rng.uniform(-1, 1, s).astype(dtype) for s in (problem.x_shape, problem.y_shape))

@@ -2,6 +2,8 @@
 
 #ifdef FLUSHES_AT_ITS_END
 #include <immintrin.h>
+// As the process was: the test's own has other tests behind it.
+extern "C" void restore() { _mm_setcsr(_mm_getcsr() & ~0x8040); }
 #endif
 
 extern "C" int conv(const float* x, float* w, float* y, int N, int H, int W, int C, int K, int R,

@@ -4,11 +4,13 @@ whose rows experiments.judged.on_gpu keeps."""
 
 from __future__ import annotations
 
+import ctypes
 import platform
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.gpu.support.host_compiler import compiler
@@ -65,8 +67,14 @@ def test_a_fault_of_python_is_caught(name: str, check: str) -> None:
     ],
 )  # fmt: skip
 def test_a_fault_of_c_is_caught(name: str, check: str, tmp_path: Path) -> None:
-    found = judged(compiled(tmp_path, name))
+    named = compiled(tmp_path, name)
+    try:
+        found = judged(named)
+    finally:
+        if check == "state":
+            ctypes.CDLL(named.partition(":")[0]).restore()
     assert [fault.finding.check for fault in found.faults] == [check], found.verdict
+    assert np.float32(1e-39) * np.float32(1) > 0  # in this process again
 
 
 def test_an_operand_that_is_written_for_a_while_is_seen(tmp_path: Path) -> None:

@@ -212,11 +212,11 @@ def test_a_field_that_is_given_twice_is_refused():
 
 def test_the_output_transform_has_a_format_of_its_own():
     text = "fp16,transform=fp16,outputs=fp32"
-    run = arithmetic(text)
+    run: Any = arithmetic(text)
     assert arithmetic(run.name) == run
     assert (run.of_outputs.transform.name, run.of_sums.name) == ("fp32", "fp32")
     assert run.of_filters is run
     assert arithmetic("fp16,outputs=none").of_outputs == arithmetic("fp16")
-    a, b = np.float32([[2**-11, 1.0]]), np.float32([[1.0], [1.0]])
+    a, b = np.array([[2**-11, 1.0]], "f4"), np.array([[1.0], [1.0]], "f4")
     assert run.matmul(a, b)[0, 0] == 1 + 2**-11  # not rounded to FP16 before it is transformed
     assert arithmetic("fp16,transform=fp16").matmul(a, b)[0, 0] == 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from winolab.arguments.words import plural
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.codegen.simulated import SIDE
 from winolab.gpu.codegen.structs import layout
@@ -49,7 +50,9 @@ def _around(
 ) -> str:
     lacking = DIMENSIONS - len(programs)
     if lacking < 0:
-        raise ValueError(f"tiles of {len(programs)} dimensions; expected 1 to {DIMENSIONS}")
+        raise ValueError(
+            f"tiles of {plural(len(programs), 'dimension')}; expected 1 to {DIMENSIONS}"
+        )
     every = (*[IDENTITY] * lacking, *programs)
     constants = {"ROUNDS": int(product is not None), "WIDE": int(wide)}
     for i, (of, r) in enumerate(zip(every, (*[1] * lacking, *taps), strict=True)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,6 +61,7 @@ def test_strided_and_dilated_gradients_are_those_of_fp64(config, execute: Execut
 
 def test_taps_a_step_apart_share_no_columns() -> None:
     """Where the step is along a row; others leave neighbours there as they are."""
+    of: tuple[dict[str, Any], ...]
     of = {"stride": 2}, {"dilation": 3}, {"stride": (2, 1)}, {"dilation": (3, 1)}
     for steps, most in zip(of, (1, 1, 3, 3), strict=True):
         problem = Problem.of((2, 9, 9, 64), (64, 3, 3, 64), padding=1, **steps)

@@ -89,7 +89,8 @@ def met(g: Gradient, n: int, found: Columns) -> tuple[float, float]:
     taps = range(n * len(found.useful))
     multiplied = sum(last - first for first, last in (g.rows(2, tap) for tap in taps))
     if n == 1:
-        return (multiplied / sum(found.useful),) * 2
+        share = multiplied / sum(found.useful)
+        return share, share
     first = [g.padding[2] - tap for tap in taps[::n]]  # of dy, where tiles' first taps meet x
     brought = sum(max(0, min(width, columns + n - 1 - f) - max(0, -f)) for f in first)
     return multiplied / sum(found.useful), brought / sum(found.useful)
