@@ -253,10 +253,8 @@ METRICS = (
 
 def _measured(rows: Sequence[Row]) -> str:
     """Every variant's metrics over the table's rows, bias apart from RMS."""
-    if (
-        not rows or "mare" not in rows[0] or "variant" not in rows[0]
-    ):  # counted, or measured in another metric: its cells say all
-        return ""
+    if not rows or not {"variant", "data", "mare"} <= rows[0].keys():
+        return ""  # counted, of another metric, or of one kind of data: its cells say all
     names = list(dict.fromkeys((row["variant"], row["data"]) for row in rows))
     metrics = [m for m in METRICS if any(row.get(m) is not None for row in rows)]
     head = "<th>variant</th><th>data</th><th>rows</th>"
