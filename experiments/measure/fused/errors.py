@@ -13,7 +13,6 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,12 +23,11 @@ import typer
 from experiments.harness.facts import ROOT
 from experiments.measure.fused import beside
 from experiments.measure.fused.own import GRADIENTS
+from experiments.measure.fused.replaced import Row, replaced
 from winolab.algorithm import Problem
 from winolab.bench import oracle
-from winolab.bench.compare import free
 from winolab.bench.contenders import Arrays, bound, unnamed
 from winolab.cli import bench
-from winolab.cli.screen.render import plain
 from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.families.fused2d.config import GRADIENT, KC, Config, narrow
@@ -37,7 +35,6 @@ from winolab.gpu.families.fused2d.plan import Fused2dPlan
 from winolab.gpu.planner import planner
 from winolab.gpu.planner.accuracy import U11, UNITS, predicted_rms
 from winolab.gpu.planner.request import Plan
-from winolab.lines import Lines
 from winolab.ref.algorithms import winograd as reference
 from winolab.ref.arithmetic.order import Order
 from winolab.ref.arithmetic.simulated import arithmetic
@@ -127,32 +124,41 @@ def measured(problem: Problem, p: Plan, data: str) -> dict[str, Any]:
     return row
 
 
+def cases() -> Iterator[tuple[beside.Case, Plan, str]]:
+    """Every layer of openCNN's at one batch, plan and kind of data."""
+    for case in beside.cases(["opencnn"]):
+        if case.problem.batch == BATCH:
+            for p in plans(case.problem, driver.device(0)):
+                yield from ((case, p, data) for data in ENDS)
+
+
+def run(asked: tuple[beside.Case, Plan, str], _: Row) -> Iterator[Row]:
+    """The one row of a case."""
+    case, p, data = asked
+    common = beside.layer_of(case) | {"direction": p.direction, "data": data}
+    what = {"kernel": p.kernel, "products": p.precision, "plan": str(p.config)}
+    yield {**common, **what, **measured(case.problem, p, data)}
+
+
+def named(asked: tuple[beside.Case, Plan, str]) -> str:
+    """What a case is called where it is told."""
+    case, p, data = asked
+    return f"{case.layer} {p.kernel} {p.precision} {data}"
+
+
+def told(rows: list[Row]) -> str:
+    """The errors, and whether bits are equal."""
+    return ", ".join(f"{k} {v:.2e}" if isinstance(v, float) else f"{k} {v}"
+                     for k, v in rows[0].items() if isinstance(v, float | bool))  # fmt: skip
+
+
 def main(
     output: Annotated[Path, typer.Option(help="File of the rows.")] = RESULTS,
     seconds: Annotated[float, typer.Option(help="Time that the run may take.")] = 120,
 ) -> None:
     """Measure every layer, and replace the file."""
     bench.ready()
-    end = time.monotonic() + seconds
-    machine = {**bench.context(), "run": datetime.now(UTC).isoformat(timespec="milliseconds")}
-    output.unlink(missing_ok=True)
-    with Lines(output) as file:
-        for case in beside.cases(["opencnn"]):
-            if case.problem.batch != BATCH:
-                continue
-            for p in plans(case.problem, driver.device(0)):
-                for data in ENDS:
-                    if time.monotonic() > end:
-                        print(f"no time for {case.layer} {p.kernel} {p.precision} {data}")
-                        continue
-                    common = beside.layer_of(case) | {"direction": p.direction, "data": data}
-                    what = {"kernel": p.kernel, "products": p.precision, "plan": str(p.config)}
-                    found = measured(case.problem, p, data)
-                    file.append(plain({**common, **what, **found, **machine}))
-                    told = ", ".join(f"{k} {v:.2e}" if isinstance(v, float) else f"{k} {v}"
-                                     for k, v in found.items())  # fmt: skip
-                    print(f"{case.layer} {p.kernel} {p.precision} {data}: {told}", flush=True)
-                    free()
+    replaced(output, time.monotonic() + seconds, cases(), run, named, told)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,18 +22,16 @@ import typer
 
 from experiments.harness.facts import ROOT
 from experiments.measure.fused import beside
-from winolab.bench.compare import free
+from experiments.measure.fused.replaced import Row, replaced
 from winolab.bench.contenders import Arrays, unnamed
 from winolab.bench.timing import FLUSH, interleave
 from winolab.cli import bench
-from winolab.cli.screen.render import plain
 from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.families.fused2d.config import Config
 from winolab.gpu.families.fused2d.plan import Fused2dPlan, plans
 from winolab.gpu.families.fused2d.source import LEFT_OUT, source
 from winolab.gpu.runtime import loader
-from winolab.lines import Lines
 
 RESULTS = ROOT / "experiments" / "results" / "fused2d_left_out.jsonl"
 BATCHES = {"opencnn": 128, "vgg_e": 64}  # that fill the GPU
@@ -85,12 +82,12 @@ def cuts(case: beside.Case, device: Device) -> list[Cut]:
     return [Cut(plan, steps) for steps in STEPS]
 
 
-def run(case: beside.Case, sgemm: float) -> Iterator[dict[str, Any]]:
-    """The rows of a case; ``sgemm``: TFLOPS."""
+def run(case: beside.Case, machine: Row) -> Iterator[Row]:
+    """The rows of a case on a machine, whose SGEMM's TFLOPS are the measure."""
     arrays = Arrays("forward", case.problem, "fp32")
     arrays.fill(-1, 1)
     ordered = beside.Ordered(arrays, "nhwc")
-    mine = cuts(case, driver.device(0))
+    mine, sgemm = cuts(case, driver.device(0)), machine["sgemm_tflops"]
     memory = driver.cupy().empty(mine[0].plan.workspace, "uint8")
     calls: dict[str, Callable[[], Any]] = {}
     for cut in mine:
@@ -110,26 +107,24 @@ def run(case: beside.Case, sgemm: float) -> Iterator[dict[str, Any]]:
         yield row
 
 
+def named(case: beside.Case) -> str:
+    """What a case is called where it is told."""
+    return f"{case.layer} N={case.problem.batch}"
+
+
+def told(rows: list[Row]) -> str:
+    """The share of the ceiling that each kernel reaches."""
+    shares = ", ".join(f"{'+'.join(r['left_out']) or 'whole'} {r['share']:.2f}" for r in rows)
+    return f"share of the ceiling {shares}"
+
+
 def main(
     output: Annotated[Path, typer.Option(help="File of the rows.")] = RESULTS,
     seconds: Annotated[float, typer.Option(help="Time that the run may take.")] = 120,
 ) -> None:
     """Measure all cases, and replace the file."""
     bench.ready()
-    end = time.monotonic() + seconds
-    machine = {**bench.context(), "run": datetime.now(UTC).isoformat(timespec="milliseconds")}
-    output.unlink(missing_ok=True)
-    with Lines(output) as file:
-        for case in cases():
-            if time.monotonic() > end:
-                print(f"no time for {case.layer} N={case.problem.batch}", flush=True)
-                continue
-            rows = [{**row, **machine} for row in run(case, machine["sgemm_tflops"])]
-            free()
-            for row in rows:
-                file.append(plain(row))
-            told = ", ".join(f"{'+'.join(r['left_out']) or 'whole'} {r['share']:.2f}" for r in rows)
-            print(f"{case.layer} N={case.problem.batch}: share of the ceiling {told}", flush=True)
+    replaced(output, time.monotonic() + seconds, cases(), run, named, told)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from itertools import product, repeat
 from pathlib import Path
@@ -26,14 +25,13 @@ import typer
 from experiments.harness.facts import ROOT
 from experiments.measure.fused import beside
 from experiments.measure.fused.on_paper import PRECISIONS, ROWS, SPLITS, layers
+from experiments.measure.fused.replaced import Row, replaced
 from experiments.measure.throughput import compile_all
 from winolab.algorithm import Problem
-from winolab.bench.compare import free
 from winolab.bench.contenders import Arrays, bound, unnamed
 from winolab.bench.timing import FLUSH, interleave
 from winolab.cli import bench
 from winolab.cli.environment import cores
-from winolab.cli.screen.render import plain
 from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.codegen.emit import unit
@@ -42,7 +40,6 @@ from winolab.gpu.params import INT, POINTER, Layout
 from winolab.gpu.planner import planner
 from winolab.gpu.planner.request import Plan
 from winolab.gpu.runtime import loader
-from winolab.lines import Lines
 from winolab.ref.algebra.transforms import transforms
 from winolab.spread import pool
 
@@ -121,8 +118,9 @@ def picked(case: tuple[str, Problem], precision: str, device: Device) -> Plan:
     return planner.plan(unnamed("forward", case[1], PRECISIONS[precision], device))
 
 
-def run(name: str, problem: Problem, precision: str, pick: Plan) -> Iterator[dict[str, Any]]:
-    """Rows of a layer: each loop beside the planner's ``pick``."""
+def run(case: tuple[str, Problem, str, Plan], _: Row) -> Iterator[Row]:
+    """Rows of a layer, its name first: each loop beside what the planner picks of a precision."""
+    name, problem, precision, pick = case
     group, device = PRECISIONS[precision], driver.device(0)
     arrays = Arrays("forward", problem, group)
     arrays.fill(-1, 1)
@@ -162,6 +160,13 @@ def run(name: str, problem: Problem, precision: str, pick: Plan) -> Iterator[dic
         }
 
 
+def told(rows: list[Row]) -> str:
+    """Times of the planner's choice and of the loops."""
+    loops = ", ".join(f"{'with' if r['transforms'] else 'no'} transforms {r['loop_us']} µs"
+                      for r in rows)  # fmt: skip
+    return f"pick {rows[0]['pick_us']} µs, {loops}"
+
+
 def verdict(rows: list[dict[str, Any]]) -> Iterator[str]:
     """A sentence a precision: where the loop that transforms would win, and by how much at most."""
     for precision in PRECISIONS:
@@ -184,26 +189,13 @@ def main(
     """Measure all layers, and replace the file."""
     bench.ready()
     end = time.monotonic() + seconds
-    machine = {**bench.context(), "run": datetime.now(UTC).isoformat(timespec="milliseconds")}
     cases = list(product(layers(), PRECISIONS))
     with pool(cores()) as processes:
         picks = list(processes.map(picked, *zip(*cases, strict=True), repeat(driver.device(0))))
     print(f"{compile_all(picks)} kernels", flush=True)
-    output.unlink(missing_ok=True)
-    found: list[dict[str, Any]] = []
-    with Lines(output) as file:
-        for ((name, problem), precision), pick in zip(cases, picks, strict=True):
-            if time.monotonic() > end:
-                print(f"no time for {name} {precision}", flush=True)
-                continue
-            rows = [{**row, **machine} for row in run(name, problem, precision, pick)]
-            free()
-            for row in rows:
-                file.append(plain(row))
-            found += rows
-            told = ", ".join(f"{'with' if r['transforms'] else 'no'} transforms {r['loop_us']} µs"
-                             for r in rows)  # fmt: skip
-            print(f"{precision} {name}: pick {rows[0]['pick_us']} µs, {told}", flush=True)
+    asked = [(*layer, precision, pick)
+             for (layer, precision), pick in zip(cases, picks, strict=True)]  # fmt: skip
+    found = replaced(output, end, asked, run, lambda case: f"{case[2]} {case[0]}", told)
     print(*verdict(found), sep="\n")
 
 
