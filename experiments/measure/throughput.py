@@ -16,7 +16,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import repeat
 from pathlib import Path
@@ -213,9 +213,14 @@ def summary(case: Case, rows: Sequence[bench.Row]) -> str:
 
 def compile_all(plans: Iterable[Plan]) -> int:
     """Compile these plans' kernels into the disk cache, on all cores; how many there are."""
+    return compile_sources({plan.source(): f"{plan.kernel} {plan.precision} {plan.config}"
+                            for plan in plans})  # fmt: skip
+
+
+def compile_sources(titles: Mapping[str, str]) -> int:
+    """The same of translation units, each with what the log calls it."""
     arch = nvrtc.architecture(driver.device(0).compute_capability)
-    sources = {plan.source(): f"{plan.kernel} {plan.precision} {plan.config}" for plan in plans}
-    sources.pop("", None)  # a library has those
+    sources = {source: title for source, title in titles.items() if source}  # or a library has it
     with pool(cores()) as processes:
         return sum(processes.map(_compiled, sources, [arch] * len(sources), sources.values()))
 

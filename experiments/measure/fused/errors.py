@@ -24,6 +24,7 @@ from experiments.harness.facts import ROOT
 from experiments.measure.fused import beside
 from experiments.measure.fused.own import GRADIENTS
 from experiments.measure.fused.replaced import Row, replaced
+from experiments.measure.throughput import compile_all
 from winolab.algorithm import Problem
 from winolab.bench import oracle
 from winolab.bench.contenders import Arrays, bound, unnamed
@@ -158,7 +159,9 @@ def main(
 ) -> None:
     """Measure every layer, and replace the file."""
     bench.ready()
-    replaced(output, time.monotonic() + seconds, cases(), run, named, told)
+    end, asked = time.monotonic() + seconds, list(cases())
+    print(f"{compile_all(p for _, p, _ in asked)} kernels", flush=True)
+    replaced(output, end, asked, run, named, told)
 
 
 if __name__ == "__main__":

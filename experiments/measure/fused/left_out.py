@@ -23,6 +23,7 @@ import typer
 from experiments.harness.facts import ROOT
 from experiments.measure.fused import beside
 from experiments.measure.fused.replaced import Row, replaced
+from experiments.measure.throughput import compile_sources
 from winolab.bench.contenders import Arrays, unnamed
 from winolab.bench.timing import FLUSH, interleave
 from winolab.cli import bench
@@ -124,7 +125,10 @@ def main(
 ) -> None:
     """Measure all cases, and replace the file."""
     bench.ready()
-    replaced(output, time.monotonic() + seconds, cases(), run, named, told)
+    end, asked, device = time.monotonic() + seconds, list(cases()), driver.device(0)
+    sources = {cut.source: cut.name for case in asked for cut in cuts(case, device)}
+    print(f"{compile_sources(sources)} kernels", flush=True)
+    replaced(output, end, asked, run, named, told)
 
 
 if __name__ == "__main__":

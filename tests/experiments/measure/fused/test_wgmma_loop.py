@@ -3,21 +3,28 @@ nothing; its stages by hand."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from experiments.measure.fused.wgmma_loop import KERNEL, LOOPS, Loop, verdict
+from experiments.measure.fused.wgmma_loop import KERNEL, LOOPS, THREADS, Loop, verdict
 from tests.experiments.measure.fused.opcodes import FADD, opcodes
 from winolab.algorithm import Problem
 from winolab.gpu.runtime import nvrtc
 
 HGMMA = 0xDF0
+ROLES = "CONSUMER", "PRODUCER"
 
 
 @pytest.mark.parametrize("loop", LOOPS, ids=str)
 def test_the_machine_code_has_all_products_and_sums(loop: Loop) -> None:
     """Eight states have one product each, or three and 16 additions of a thread outside."""
-    made = nvrtc.compile_cubin(loop.source(), "sm_90a")
+    source = loop.source()
+    made = nvrtc.compile_cubin(source, "sm_90a")
     assert made.resources[KERNEL].spills == 0
+    # What setmaxnreg hands out has to be allocated by the launch, or the warps wait for ever.
+    grown, shrunk = (int(re.findall(rf"{role}_REGISTERS = (\d+)", source)[0]) for role in ROLES)
+    assert 256 * grown + 128 * shrunk <= THREADS * made.resources[KERNEL].registers
     codes = opcodes(made.cubin, KERNEL)
     split = loop.parts == 2
     assert codes[HGMMA] == 8 * (3 if split else 1)
