@@ -13,64 +13,81 @@ relative RMS against PyTorch in FP64, of layers that it computes soon.
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 import winolab
 from experiments.measure.layer_rows import Row
 from experiments.measure.layers import RESULTS, ROUNDS, relative_rms
-from experiments.measure.throughput import compile_all, stored
+from experiments.measure.throughput import compile_sources, stored
 from papers.dwm_2021.networks import networks
 from papers.dwm_2021.strategies import KERNELS, grid, single
 from winolab.algorithm import Algorithm, Direct, Problem, dwm
 from winolab.bench import cudnn
+from winolab.bench.compare import free
 from winolab.bench.contenders import Arrays, judges, unnamed
 from winolab.bench.frameworks import frameworks
 from winolab.bench.timing import FLUSH, interleave
 from winolab.cli import bench
+from winolab.cli.environment import cores
+from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.planner.parts import planned
 from winolab.gpu.planner.planner import plan
-from winolab.gpu.planner.request import Plan, Request
-from winolab.ref.algorithms.dwm.parts import parts
+from winolab.gpu.planner.request import DTYPES, Plan, Request
+from winolab.gpu.runtime.arrays import Described
+from winolab.gpu.warm import calls_units
+from winolab.lines import add
+from winolab.options import ConvOptions
+from winolab.ref.algorithms.dwm.parts import Part, parts
+from winolab.spread import pool
 
 OUTPUT = RESULTS / "dwm.jsonl"
 SOURCE = "dwm"  # the same file, by the name that tables have for it
 SETTINGS = ((28, 128), (14, 256))  # sizes and channels, as of Tables 1 and 2
-BYTES, MACS = 6e9, 4e11  # of arrays at most; of layers whose error is measured
+BYTES, MACS = 6e9, 1e11  # of arrays at most; of layers whose error is measured
+# Every kernel with both strides once; all layers of five networks: a sitting's worth.
+FIRST = {"layers": 18, "networks": 41, "grid": 0}
+LONG, FEW = 2e-3, 3  # seconds of a call above which it has so few rounds
 Case = tuple[str, str, Problem]  # step, label, shapes
 
 
 def cases(steps: str) -> Iterator[Case]:
-    """The cases of the steps: of the grid in a seeded order, so that any part is a sample."""
-    for step in steps.split(","):
-        yield from STEPS[step]()
+    """The cases of the steps, FIRST of each before the others; of the grid in a seeded order, so
+    that any part is a sample."""
+    every = {step: list(STEPS[step]()) for step in steps.split(",")}
+    for step, found in every.items():
+        yield from found[: FIRST[step]]
+    for step, found in every.items():
+        yield from found[FIRST[step] :]
 
 
 def layers() -> Iterator[Case]:
-    """Tables 5, 6 and 14: kernels and strides at the sizes of Tables 1 and 2, one image and 16."""
-    for ndim, kernels in KERNELS.items():
-        for batch, (size, channels) in ((b, s) for b in (1, 16) for s in SETTINGS):
-            for stride, kernel in ((s, k) for s in (1, 2) for k in kernels):
-                x = (batch, *(size,) * ndim, channels)
-                w = (channels, *(kernel,) * ndim, channels)
-                problem = Problem.of(x, w, stride=stride, padding=kernel // 2)
-                label = f"{ndim}-D, {kernel} taps, stride {stride}, {batch}×{size}, {channels} ch."
-                yield "layers", label, problem
+    """Tables 5, 6 and 14: kernels and strides at the sizes of Tables 1 and 2, one image and 16; all
+    kernels of both tables before the next stride, size or batch: each claim soon has some."""
+    for batch, (size, channels), stride in product((1, 16), SETTINGS, (1, 2)):
+        for ndim, kernel in ((n, k) for n in (3, 2) for k in KERNELS[n]):
+            x = (batch, *(size,) * ndim, channels)
+            w = (channels, *(kernel,) * ndim, channels)
+            problem = Problem.of(x, w, stride=stride, padding=kernel // 2)
+            label = f"{ndim}-D, {kernel} taps, stride {stride}, {batch}×{size}, {channels} ch."
+            yield "layers", label, problem
 
 
 def layers_of_networks() -> Iterator[Case]:
-    """Table 13: every distinct layer, and of deconvolutions that whose data's gradient they are."""
-    for network in networks():
+    """Table 13: every distinct layer, and of deconvolutions that whose data's gradient they are;
+    networks of few layers first, since one counts when all of its layers are there."""
+    for network in sorted(networks(), key=lambda network: len(set(network.layers))):
         for problem in dict.fromkeys(network.layers):
             yield "networks", network.name, problem
 
@@ -98,7 +115,7 @@ def main(
     steps: Annotated[str, typer.Option(help="With commas.")] = ",".join(STEPS),
     seconds: Annotated[float, typer.Option(help="Time that all of it may take.")] = 300,
     precisions: Annotated[str, typer.Option(help="With commas.")] = "fp32",
-    most: Annotated[int, typer.Option(help="Cases that are compiled at once.")] = 24,
+    most: Annotated[int, typer.Option(help="Cases that are compiled at once.")] = 59,
     output: Annotated[Path, typer.Option(help="File of rows.")] = OUTPUT,
 ) -> None:
     """Measure what time allows of what is not there yet."""
@@ -112,13 +129,20 @@ def main(
         if time.monotonic() > end:
             break
         some = todo[first : first + most]
-        compile_all(p for case, unit in some for ps in ours(case[2], unit).values() for p in ps)
+        with pool(cores()) as processes:
+            asked = [(case[2], unit, driver.device(0)) for case, unit in some]
+            sources = {k: v for found in processes.map(loaded, *zip(*asked, strict=True))
+                       for k, v in found.items()}  # fmt: skip
+        print(f"{compile_sources(sources)} kernels of {len(some)} cases", flush=True)
         for case, unit in some:
             if time.monotonic() > end:
                 break
-            rows = [{**machine, **row} for row in measured(case, unit)]
-            with output.open("a") as file:
-                file.writelines(json.dumps(row) + "\n" for row in rows)
+            began = time.monotonic()
+            rows = list(measured(case, unit))
+            free()
+            add(output, [{**machine, **row} for row in rows])
+            us = ", ".join(f"{row['method']} {row['us']:.0f}" for row in rows)
+            print(f"{case[1]}: {us} µs; {time.monotonic() - began:.1f} s", flush=True)
     print(f"{len(todo)} cases were left; {len(stored(output))} rows in {output}")
 
 
@@ -141,9 +165,11 @@ def named(problem: Problem) -> dict[str, list[Algorithm | None]]:
             "dwm": [dwm()]}  # fmt: skip
 
 
-def ours(problem: Problem, unit: str) -> dict[tuple[str, Algorithm | None], list[Plan]]:
+def ours(
+    problem: Problem, unit: str, device: Device | None = None
+) -> dict[tuple[str, Algorithm | None], list[Plan]]:
     """The plans behind each method of ours that there is."""
-    request = unnamed("forward", problem, unit)
+    request = unnamed("forward", problem, unit, device)
     found = {}
     for method, algorithms in named(problem).items():
         for algorithm in algorithms:
@@ -157,6 +183,38 @@ def _plans(request: Request) -> list[Plan]:
     if request.algorithm != dwm():
         return [plan(request)]
     return [p for *_, p in planned(replace(request, out_dtype="float32", aligned=False))]
+
+
+def loaded(problem: Problem, unit: str, device: Device) -> dict[str, str]:
+    """The translation units that our calls of a case load, each with a title: what is compiled in a
+    call is compiled alone."""
+    found = {p.source(): f"{p.kernel} {p.precision} {p.config}"
+             for (method, _), plans in ours(problem, unit, device).items()
+             for p in plans if method != "dwm"}  # fmt: skip
+    shapes = problem.x_shape, problem.w_shape, problem.y_shape
+    x, w, y = (np.empty(shape, DTYPES[unit]) for shape in shapes)
+
+    def add_of(part: Part, algorithm: Algorithm | None, residual: Described | None) -> None:
+        first, second = (_described(v[(slice(None), *part.of(name))])
+                         for v, name in ((x, "x"), (w, "w")))  # fmt: skip
+        options = ConvOptions(algorithm=algorithm, precision=unit, out_dtype="float32")
+        asked = "forward", part.problem, device, options, first, second, residual
+        found.update((each.source, each.title) for each in calls_units(*asked))
+
+    request = replace(unnamed("forward", problem, unit, device), algorithm=dwm())
+    for part, algorithm, _ in planned(replace(request, out_dtype="float32", aligned=False)):
+        add_of(part, algorithm, None)
+    for i, part in enumerate(() if problem.unit else parts(problem, dwm(max(problem.filter), 2))):
+        add_of(part, None, _described(y) if i else None)
+    return found
+
+
+def _described(view: np.ndarray) -> Described:
+    """How a part of an array lies whose memory begins at a multiple of 16."""
+    base, size = view if view.base is None else view.base, view.itemsize
+    place = view.ctypes.data - base.ctypes.data
+    strides = tuple(s // size for s in view.strides)
+    return Described(view.shape, strides, view.dtype.name, 0, place % 16 == 0)
 
 
 def phases(x: Any, w: Any, problem: Problem) -> Any:
@@ -204,7 +262,9 @@ def measured(case: Case, unit: str) -> Iterator[Row]:
               "macs": problem.macs, "bytes": sum(v.nbytes for v in (x, w, out)),
               "kernel_taps": list(problem.filter), "stride": list(problem.stride),
               "batch": problem.batch}  # fmt: skip
-    for name, t in interleave(calls, rounds=ROUNDS, flush=FLUSH).items():
+    once = interleave(calls, rounds=1, flush=FLUSH, warmup=1)
+    rounds = {name: ROUNDS if t.median < LONG else FEW for name, t in once.items()}
+    for name, t in interleave(calls, rounds=rounds, flush=FLUSH, warmup=0).items():
         low, mid, high = (round(1e6 * v, 2) for v in (t.low, t.median, t.high))
         method = "tf32" if name.endswith("tf32") else name.split()[0]
         row = {**common, "method": method, "us": mid, "quartiles_us": [low, high]}

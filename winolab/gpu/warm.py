@@ -73,14 +73,15 @@ def calls_units(
     options: ConvOptions,
     a: Described | None = None,
     b: Described | None = None,
+    residual: Described | None = None,
     *,
     kept: bool = False,
 ) -> list[Unit]:
     """What a call loads: the plan's kernels, and those of copies between memory orders.
 
     ``a`` and ``b`` say how the operands lie; None: as a new array does, channels last, of the dtype
-    that the precision has. ``kept``: the filter is transformed apart, as modules in evaluation do.
-    Raises as winolab.conv_forward.
+    that the precision has. ``residual``: what is added to the result. ``kept``: the filter is
+    transformed apart, as modules in evaluation do. Raises as winolab.conv_forward.
     """
     if options.layout == "channels_last":
         dtype = DTYPES[str(options.precision)]
@@ -88,7 +89,7 @@ def calls_units(
         a, b = a or _fresh(first, dtype), b or _fresh(second, dtype)
     assert a
     assert b
-    asked = resolve(direction, problem, options, a, b, None, meant=device)
+    asked = resolve(direction, problem, options, a, b, None, residual=residual, meant=device)
     return list(dict.fromkeys(_units(asked, kept)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from winolab.algorithm import Algorithm, Direct, Dwm, Gamma, Omega, Winograd
 from winolab.gpu.planner.correlation import check
@@ -12,7 +13,8 @@ from winolab.gpu.planner.request import Plan, Request
 from winolab.ref.algorithms.dwm.parts import Part, parts
 
 
-def planned(request: Request) -> Iterator[tuple[Part, Algorithm, Plan]]:
+@lru_cache(maxsize=256)  # a call asks for them each time
+def planned(request: Request) -> tuple[tuple[Part, Algorithm, Plan], ...]:
     """The pieces of a request whose algorithm is a dwm, each with the algorithm and the plan that
     run it.
 
@@ -23,8 +25,8 @@ def planned(request: Request) -> Iterator[tuple[Part, Algorithm, Plan]]:
     algorithm = request.algorithm
     if not isinstance(algorithm, Dwm):
         raise ValueError(f"{algorithm} has no pieces; expected a dwm, such as dwm:3:2")
-    for part in parts(request.problem, algorithm, "fp32", request.direction):
-        yield part, *plan_of(part, algorithm, request)
+    pieces = parts(request.problem, algorithm, "fp32", request.direction)
+    return tuple((part, *plan_of(part, algorithm, request)) for part in pieces)
 
 
 def plan_of(part: Part, algorithm: Dwm, request: Request) -> tuple[Algorithm, Plan]:

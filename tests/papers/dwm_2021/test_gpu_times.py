@@ -1,0 +1,73 @@
+"""DWM's layers on a GPU: all that the calls load is known before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import winolab
+from papers.dwm_2021 import gpu_times
+from tests.gpu.support.pretended import Array, Library, on_the_cpu
+from winolab.algorithm import Problem
+from winolab.device import H100
+from winolab.gpu import driver
+from winolab.gpu.runtime import conv
+
+
+class Nothing:
+    """A kernel that does nothing."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def on(self, stream: int) -> None:
+        pass
+
+    def start(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_calls_load_what_was_said_and_nothing_else(
+    stride: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a call, a kernel would be compiled on one core: half of a sitting's time went there."""
+    sources: set[str] = set()
+
+    def load(source: str, title: str, shared: Mapping[str, int], index: int) -> Any:
+        sources.add(source)
+        return {name: driver.Kernel(name, 1, size, None) for name, size in shared.items()}
+
+    on_the_cpu(monkeypatch, load, Nothing)
+    monkeypatch.setattr(conv, "library_of", lambda array: Library())
+    problem = Problem.of((2, 14, 14, 32), (32, 5, 5, 32), stride=stride, padding=2)
+    x, w = (Array(np.zeros(shape, "float32")) for shape in (problem.x_shape, problem.w_shape))
+    how = {"stride": problem.stride, "padding": problem.padding}
+    calls = [partial(winolab.conv_forward, x, w, algorithm=algorithm, **how)
+             for _, algorithm in gpu_times.ours(problem, "fp32")]  # fmt: skip
+    if stride > 1:
+        calls.append(partial(gpu_times.phases, x, w, problem))
+    for call in calls:
+        call()
+    assert sources
+    assert sources == set(gpu_times.loaded(problem, "fp32", H100))
+
+
+def test_the_first_cases_are_of_both_tables_and_all_kernels() -> None:
+    first = [problem for *_, problem in gpu_times.layers()][:9]
+    assert {(p.ndim, p.filter[-1]) for p in first} == {
+        (ndim, kernel) for ndim, kernels in gpu_times.KERNELS.items() for kernel in kernels
+    }
+
+
+def test_the_first_cases_of_networks_are_whole_ones() -> None:
+    names = [label for _, label, _ in gpu_times.layers_of_networks()]
+    first = gpu_times.FIRST["networks"]
+    assert not set(names[:first]) & set(names[first:])
+    steps = [step for step, *_ in gpu_times.cases("layers,networks,grid")]
+    assert steps[: gpu_times.FIRST["layers"]] == ["layers"] * gpu_times.FIRST["layers"]
+    assert steps.count("networks") == len(names)
