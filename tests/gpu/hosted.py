@@ -17,6 +17,7 @@ from winolab.gpu.codegen.emit import kernel
 from winolab.gpu.params import Params, View
 from winolab.gpu.planner.correlation import three
 from winolab.gpu.planner.fallback import GradientWithFallback
+from winolab.gpu.runtime.cache.source import Source
 
 # Files of codegen/kernels/ with inline PTX, for which host/ has C++.
 REPLACED = ("pipeline", "mma", "pairs", "tensor_map", "multicast")
@@ -140,9 +141,13 @@ class Kernel:
 
 
 def load(
-    source: str, shared: Mapping[str, int], seed: int = 0, flags: tuple[str, ...] = ()
+    source: str | Source,
+    shared: Mapping[str, int],
+    seed: int = 0,
+    flags: tuple[str, ...] = (),
 ) -> dict[str, Kernel]:
     """The kernels of a CUDA source by name, as ``winolab.gpu.runtime.loader.load`` has them."""
+    source = Source.of(source).printed()
     library = ctypes.CDLL(str(build(translate(source), flags)))
     indices = {name: index for index, (name, *_) in enumerate(_kernels(source))}
     return {n: Kernel(library, indices[n], n, size, seed) for n, size in shared.items()}

@@ -17,6 +17,8 @@ from winolab.gpu.planner.request import DTYPES, Plan
 from winolab.gpu.runtime import cache, nvrtc
 from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.arrays import Described
+from winolab.gpu.runtime.cache.plans import source_of
+from winolab.gpu.runtime.cache.source import Source
 from winolab.gpu.runtime.call import titled
 from winolab.gpu.runtime.planned import PlannedCall, plan_for
 from winolab.gpu.runtime.resolve import Resolved, resolve
@@ -32,7 +34,7 @@ class Unit:
     """A translation unit: what the log calls it, its source, and what it is compiled for."""
 
     title: str
-    source: str = field(repr=False)
+    source: Source = field(repr=False)
     arch: str
 
 
@@ -104,13 +106,13 @@ def _units(asked: Resolved, kept: bool) -> Iterator[Unit]:
     if kept and made.plan and made.plan.prepared_size:
         plans.append(plan_for(asked, asked.fresh, apart=True))
     for plan in plans:
-        if plan and not asked.problem.empty and (source := plan.source()):
+        if plan and not asked.problem.empty and (source := source_of(plan)):
             yield Unit(titled(plan), source, arch)
     copies = {name: copied.copy for name, copied in made.copies.items()}
     if made.after:
         copies["out"] = made.after
     for name, copy in copies.items():
-        yield Unit(titled(name), copy.source(), arch)
+        yield Unit(titled(name), Source.of(copy.source()), arch)
 
 
 def compile_all(

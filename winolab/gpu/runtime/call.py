@@ -18,6 +18,7 @@ from winolab.gpu.runtime import loader
 from winolab.gpu.runtime.array_layout import ArrayLayout, Overlap
 from winolab.gpu.runtime.arrays import Described, Library
 from winolab.gpu.runtime.cache import dump
+from winolab.gpu.runtime.cache.plans import source_of
 from winolab.gpu.runtime.layout_copy import KERNEL, LayoutCopy
 from winolab.gpu.runtime.planned import BIAS, OUT, RESIDUAL, WORKSPACE, A, B, PlannedCall
 from winolab.gpu.runtime.replay import Recording, Tape, address_of
@@ -288,4 +289,4 @@ def kernels_of(chosen: Plan, index: int) -> Mapping[str, driver.Launchable]:
     of = f"{chosen.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}"
     name = re.sub(r"\W+", "-", f"{of} {title}")
     dump(f"{name}.plan", f"{chosen}\n")
-    return loader.load(chosen.source(), title, chosen.shared(), index)
+    return loader.load(source_of(chosen), title, chosen.shared(), index)

@@ -11,7 +11,6 @@ from winolab.arguments.arrays import check_float16
 from winolab.arguments.epilogue import Activation, Epilogue
 from winolab.calls import described_by, keep, recall
 from winolab.gpu import driver
-from winolab.gpu.planner.parts import planned
 from winolab.gpu.planner.request import ITEMSIZE
 from winolab.gpu.runtime import loader
 from winolab.gpu.runtime.array_layout import ArrayLayout
@@ -114,6 +113,8 @@ def _in_pieces(
 
 def _summed(asked: Resolved, library: Library, a: Any, b: Any) -> Any:
     """The sum of the pieces in their order."""
+    from winolab.gpu.planner.parts import planned  # the planner, which other calls may not need
+
     total = _fresh(asked, library, "float32")
     total[...] = 0
     if asked.problem.empty:

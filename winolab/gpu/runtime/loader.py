@@ -14,11 +14,12 @@ from winolab.gpu.driver import Kernel, Launchable
 from winolab.gpu.machine import MachineError
 from winolab.gpu.runtime import nvrtc
 from winolab.gpu.runtime.cache import cubin, remove
+from winolab.gpu.runtime.cache.source import Source
 
 
 @cache
 def _loaded(
-    source: str, title: str, names: tuple[tuple[str, int], ...], index: int
+    source: Source, title: str, names: tuple[tuple[str, int], ...], index: int
 ) -> Mapping[str, Kernel]:
     cp = driver.cupy()
     arch = nvrtc.architecture(driver.device(index).compute_capability)
@@ -59,7 +60,7 @@ def _refusal(arch: str, error: str) -> str:
 
 
 def load(
-    source: str, title: str, shared: Mapping[str, int], index: int
+    source: str | Source | None, title: str, shared: Mapping[str, int], index: int
 ) -> Mapping[str, Launchable]:
     """The kernels of a translation unit on device ``index``, compiled where no cache has them, or
     what a library has in their place where there is no unit.
@@ -69,4 +70,4 @@ def load(
     """
     if not source:
         return cublaslt.functions(index)
-    return _loaded(source, title, tuple(shared.items()), index)
+    return _loaded(Source.of(source), title, tuple(shared.items()), index)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from winolab.device import Device
 from winolab.gpu.params import Finish
 from winolab.gpu.planner.fallback import PlanWithFallback
-from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import ITEMSIZE, Plan, Request
 from winolab.gpu.runtime.array_layout import ArrayLayout
+from winolab.gpu.runtime.cache.plans import planned
 from winolab.gpu.runtime.layout_copy import LayoutCopy
 from winolab.gpu.runtime.replay import address_of
 from winolab.gpu.runtime.resolve import Operand, Resolved
@@ -168,7 +168,7 @@ def plan_for(asked: Resolved, out: ArrayLayout, apart: bool = False) -> Plan | N
         aligned, maps = False, maps and asked.gradient
     asks = asked.problem, asked.direction, asked.device, options, asked.precision, asked.computed
     request = replace(request_of(*asks, aligned, maps), finished=asked.finishing is not None)
-    return plan(request, apart).scaled(options.scale)
+    return planned(request, apart).scaled(options.scale)
 
 
 def _check_empty(asked: Resolved) -> None:
@@ -177,7 +177,7 @@ def _check_empty(asked: Resolved) -> None:
     if asked.options.algorithm or asked.options.config:
         options = replace(asked.options, workspace_limit=None)
         asks = problem, asked.direction, asked.device, options, asked.precision, asked.computed
-        plan(request_of(*asks, aligned=False), apart=False)
+        planned(request_of(*asks, aligned=False))
     else:
         Request(asked.problem, asked.direction, asked.device, precision=asked.precision).check()
 

@@ -11,6 +11,7 @@ from itertools import product
 import numpy as np
 
 from winolab.algorithm import Tile
+from winolab.gpu.families.gamma_wgmma.matching import matching
 
 SLOT, UNIT = 32, 8  # tiles that are fetched together, and those of one of the four warps
 PIXEL, LINE = 64, 128  # bytes: of a pixel's channels in a box; from which a box may begin
@@ -104,16 +105,14 @@ class Boxes:
         return self.pixel[at] % RESIDUES
 
     def _units(self, tiles: range) -> Iterator[tuple[int, ...]]:
-        from scipy.optimize import linear_sum_assignment
-
         left = set(tiles)
         for count in range(len(tiles) // UNIT, 0, -1):
             shares = Counter(self._residue(at) for at in left)
             places = [r for r, share in sorted(shares.items()) for _ in range(-(-share // count))]
             found = {(at % UNIT, self._residue(at)): at for at in sorted(left, reverse=True)}
-            edges = np.array([[(column, r) in found for r in places] for column in range(UNIT)])
-            columns, matched = linear_sum_assignment(edges, maximize=True)
-            if edges[columns, matched].all():
+            edges = [[(column, r) in found for r in places] for column in range(UNIT)]
+            matched = matching(edges)
+            if all(edge[i] for edge, i in zip(edges, matched, strict=True)):
                 unit = [found[column, places[i]] for column, i in enumerate(matched)]
             else:  # uneven residues, of other rows than units can mix
                 unit = [next(at for at in sorted(left) if at % UNIT == c) for c in range(UNIT)]

@@ -1,5 +1,5 @@
 """Compiled kernels on disk: <hash of the source>-<hash of the cubin>.cubin, one a source; the same
-way, as a .so, the module of winolab/torch/native.
+way, as a .so, the module of winolab/torch/native. Plans lie in a folder in it (``plans``).
 
 A file is loaded where its content has the hash that it is named by, and nobody but this user and
 root can have written it. Where others can write to the folder, each user has one of their own in
@@ -10,7 +10,6 @@ shape>.plan, and of every source the text, <hash>.cu, and what its kernels take,
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import stat
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from winolab.gpu.machine import MachineError
 from winolab.gpu.runtime import nvrtc
+from winolab.gpu.runtime.cache.source import Source, digest
 
 log = logging.getLogger("winolab.gpu")
 
@@ -27,10 +27,10 @@ def dump(name: str, text: str) -> None:
     """Write ``text`` to a file in the folder WINOLAB_DUMP, where there is one."""
     folder = os.environ.get("WINOLAB_DUMP")
     if folder:
-        _write(Path(folder) / name, text.encode())
+        write(Path(folder) / name, text.encode())
 
 
-def cubin(source: str, arch: str, title: str) -> Path:
+def cubin(source: str | Source, arch: str, title: str) -> Path:
     """The file of the compiled source in the cache; written whole or not at all.
 
     Raises MachineError, which says what to change, where NVRTC or the cache cannot be used.
@@ -41,35 +41,33 @@ def cubin(source: str, arch: str, title: str) -> Path:
     return compiled_anew(source, arch, title)
 
 
-def kept(source: str, arch: str) -> Path | None:
+def kept(source: str | Source, arch: str) -> Path | None:
     """The sound file of the compiled source; None where it is not in the cache, or where compiling
     is to be watched (WINOLAB_DUMP). Raises as ``cubin``."""
     return None if os.environ.get("WINOLAB_DUMP") else stored(_key(source, arch))
 
 
-def _key(source: str, arch: str) -> str:
+def _key(source: str | Source, arch: str) -> str:
     major, minor = nvrtc.version()
-    return digest(f"{arch} {major}.{minor} {nvrtc.OPTIONS}\n{source}".encode())
+    of = Source.of(source).digest
+    return digest(f"{arch} {major}.{minor} {nvrtc.OPTIONS} {of}".encode())
 
 
-def compiled_anew(source: str, arch: str, title: str) -> Path:
+def compiled_anew(source: str | Source, arch: str, title: str) -> Path:
     """The file in the cache, which is written whatever is there. Raises as ``cubin``."""
-    key, compiled = _key(source, arch), nvrtc.compile_cubin(source, arch)
+    text = Source.of(source).printed()
+    key, compiled = _key(text, arch), nvrtc.compile_cubin(text, arch)
     path = store(key, compiled.cubin, ".cubin")
     used = "".join(f"{name} {resources}\n" for name, resources in compiled.resources.items())
-    dump(f"{key[:12]}.cu", source)
+    dump(f"{key[:12]}.cu", text)
     dump(f"{key[:12]}.txt", f"{title} for {arch}\n{used}")
     return path
-
-
-def digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:32]
 
 
 def store(key: str, content: bytes, suffix: str) -> Path:
     """The file of that content, written whole or not at all. Raises as ``cubin``."""
     path = users_folder() / f"{key}-{digest(content)}{suffix}"
-    _write(path, content)
+    write(path, content)
     return path
 
 
@@ -143,7 +141,7 @@ def writable() -> bool:
     return True
 
 
-def _write(path: Path, data: bytes) -> None:
+def write(path: Path, data: bytes) -> None:
     """Write a file whole or not at all. Raises MachineError that says what to change."""
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
