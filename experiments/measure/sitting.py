@@ -98,6 +98,7 @@ STEPS = (
     Step("fused_steps", 30, "experiments.measure.fused.left_out"),
     Step("fused_loop", 60, "experiments.measure.fused.wgmma_loop"),
     Step("im2col", 90, "experiments.measure.published.im2col"),
+    Step("opencnn", 60, "experiments.measure.published.opencnn"),  # build/opencnn carried
     Step("omega", 90, "experiments.measure.published.omega"),
     Step("recorded", 60, "experiments.training.recorded"),
     Step("omega_moduli", 60, "experiments.measure.ways.omega_moduli"),

@@ -47,10 +47,10 @@ def _cudnn(rows: Sequence[Row], batch: int, layer: str) -> float:
     return max(row["tflops"] for row in mine if (row["layer"], row["batch"]) == (layer, batch))
 
 
-def authors(rows: Sequence[Row], variant: str, batch: int, layer: str) -> float:
-    """TFLOPS of one of the authors' builds."""
+def authors(rows: Sequence[Row], variant: str, batch: int, layer: str) -> Row:
+    """The row of one of the authors' builds."""
     (found,) = (
-        row["tflops"]
+        row
         for row in rows
         if row["list"] == "authors"
         and (row["variant"], row["layer"], row["batch"]) == (variant, layer, batch)
@@ -74,7 +74,8 @@ def cells_speedups(number: int, rows: Sequence[Row]) -> list[Cell]:
                              own[OURS]["tflops"] / against,
                              standing=Verdict.NOT_COMPARABLE, note=note))  # fmt: skip
             if yan:
-                ratio = authors(rows, BEST, batch, layer) / authors(rows, BASE, batch, layer)
+                best, base = (authors(rows, build, batch, layer) for build in (BEST, BASE))
+                ratio = best["tflops"] / base["tflops"]
                 found.append(
                     one(
                         f"the authors' code, N = {batch}",
@@ -105,7 +106,7 @@ def cells_figure15(rows: Sequence[Row]) -> list[Cell]:
             found.append(one(f"{layer}N{batch}", "fastest policy", None, best / SAVING))
             found += [
                 one(f"{layer}N{batch}", f"the authors' {name}", None,
-                    authors(rows, variant, batch, layer) / SAVING,
+                    authors(rows, variant, batch, layer)["tflops"] / SAVING,
                     note=f"their code, another run, {AUTHORS_GPU}")
                 for variant, name in AUTHORS.items()
             ]  # fmt: skip

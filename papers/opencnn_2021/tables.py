@@ -72,7 +72,7 @@ TABLES = (
 
 # What writes these files, on a GPU.
 COMMANDS = {
-    "opencnn_authors": "the authors' code, built and timed apart",
+    "opencnn_authors": "python -m experiments.measure.published.opencnn",
     "fused2d": "python -m experiments.measure.fused.beside",
     "fused2d_errors": "python -m experiments.measure.fused.errors",
     "fused2d_wgmma_loop": "python -m experiments.measure.fused.wgmma_loop",
