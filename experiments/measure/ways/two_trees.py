@@ -177,7 +177,7 @@ def main(
     output: Annotated[Path, typer.Option(help="File of rows.")] = RESULTS,
 ) -> None:
     """Measure, and write the rows."""
-    end, jobs = time.monotonic() + seconds, jobs or max(1, cores() // 2)
+    end, jobs = time.monotonic() + seconds, jobs or max(1, cores() // (2 if before else 1))
     name = label or (which if before else f"{which} twice")
     old = stored(output)
     asked_for = cases(which, count, precisions.split(","))

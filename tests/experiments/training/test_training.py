@@ -12,16 +12,20 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from subprocess import PIPE
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+import winolab.torch
 from experiments.training import breaks, trainer
+from experiments.training import run as sitting
 from experiments.training.images import Textures
 from experiments.training.run import FUSED, PLANS, missing
 from experiments.training.tiles import OWN, fitting
-from experiments.training.trainer import built, orders, train
+from experiments.training.trainer import METHODS, built, orders, train
 from tests.experiments.training.network import RUN, TINY, trained
+from winolab.device import H100
 from winolab.torch import operators
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -95,6 +99,51 @@ def test_the_papers_networks_are_there(plan: str) -> None:
     assert {"resnet18", "resnet34", "vgg16", "vgg19", "vgg16x5"} <= names
     sizes = {(run.size, run.batch) for run in runs}
     assert sizes == ({(32, 512)} if plan == "cifar" else {(128, 256)})
+
+
+def test_what_tables_compare_is_trained_first() -> None:
+    """A sitting has time for four networks of Table 4, by winolab and PyTorch, before TF32."""
+    runs = list(PLANS["ilsvrc"](list(METHODS)))
+    first = [(run.network, run.method) for run in runs[:8]]
+    names = ("resnet18", "resnet34", "vgg16", "vgg16x5")
+    assert first == [(name, method) for name in names for method in ("winolab", "torch")]
+    assert {run.method for run in runs[8:12]} == {"tf32"}
+    assert len(runs) == len(set(runs)) == 21
+    late = [run.method == "tf32" for run in PLANS["cifar"](list(METHODS))]
+    assert late == sorted(late)
+    assert len(late) == 30
+
+
+def test_kernels_are_compiled_once_a_network_before_the_first_run(monkeypatch) -> None:
+    begun, seen = [], []
+
+    class Here:
+        """A pool of processes that is this one."""
+
+        def __init__(self, workers: int) -> None:
+            self.map = map
+
+        def __enter__(self) -> Here:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    def warmup(model, images, *, device, workers):
+        seen.append((model.training, tuple(images.shape), device))
+        return SimpleNamespace(units=("a", "b"))
+
+    monkeypatch.setattr(sitting, "pool", Here)
+    monkeypatch.setattr(sitting.NATIVE, "begin", lambda: begun.append(True))
+    monkeypatch.setattr(sitting.driver, "device", lambda index: H100)
+    monkeypatch.setattr(winolab.torch, "warmup", warmup)
+    runs = [replace(TINY, method=m, optimizer=o) for o in ("adam", "sgdm") for m in METHODS]
+    other = replace(TINY, method="winolab", size=16)
+    assert sitting.prepared([*runs, other]) == 4
+    assert begun == [True]
+    assert seen == [(True, (run.batch, 3, run.size, run.size), H100) for run in (TINY, other)]
+    assert sitting.prepared([run for run in runs if run.method == "torch"]) == 0
+    assert begun == [True]
 
 
 SCRIPT = """
