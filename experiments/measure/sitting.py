@@ -112,7 +112,7 @@ STEPS = (
     Step("fp16", 150, "experiments.training.run --plan fp16"),
     Step("seeds", 300, "experiments.training.run --plan seeds"),
     Step("twice", 90, "experiments.measure.ways.two_trees --list narrow --most 60"),
-    Step("speed", 90, "pytest -q -m gpu tests/gpu/judge/test_speed.py", limited=False),
+    Step("judge_speed", 90, "pytest -q -m gpu tests/gpu/judge/test_speed.py", limited=False),
     Step("compiled", 300, f"{_NETWORKS} {_FIRST} --modes compiled"),
     Step("first", 200, "experiments.measure.first_calls"),
     Step("profiled", 100, "experiments.networks.profiled"),
