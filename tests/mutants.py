@@ -250,7 +250,7 @@ MUTANTS = [
     *_of(
         "winolab/gpu/planner/planner.py",
         "tests/gpu/planner/test_gradient_workspace.py",
-        ("direct.predicted > SLOWER * fastest.predicted", "direct.predicted > fastest.predicted"),
+        ("fastest.predicted <= WORTH * lean.predicted", "fastest.predicted <= lean.predicted"),
         ("parts.predicted <= WORTH * direct.predicted", "parts.predicted <= direct.predicted"),
         ("FLAGS + f.workspace > limit for f", "f.workspace > limit for f"),
     ),

@@ -10,6 +10,7 @@ from typing import Any
 
 from experiments.calibrate.rows import Timed
 from winolab.algorithm import Algorithm, Tile, gamma, parse_algorithm
+from winolab.arguments.tolerance import Tolerance
 from winolab.arguments.variants import FUSED_FP16
 from winolab.bench.contenders import unnamed
 from winolab.gpu.families.depthwise.plan import DepthwisePlan
@@ -28,6 +29,7 @@ from winolab.gpu.families.wgrad_mma.plan import WgradMmaPlan
 from winolab.gpu.families.wgrad_mma.tiling import first
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import Plan, Request
+from winolab.ref.error.metrics import ADMISSIBLE
 
 HEADER = 16 << 10  # bytes by which a workspace may differ: what is about data grew since
 NUMBER = re.compile(r"(\w+)=(\d+)")
@@ -127,8 +129,9 @@ def _algorithms(row: Timed) -> Iterator[Algorithm | None]:
 
 @cache
 def _offered(request: Request, algorithm: Algorithm | None) -> tuple[Plan, ...]:
-    """What families with few block shapes have."""
-    asked = replace(request, algorithm=algorithm)
+    """What families with few block shapes have, in 16 bits too what errs as much as FP32's may."""
+    tolerance = None if algorithm else Tolerance("direct", ADMISSIBLE)
+    asked = replace(request, algorithm=algorithm, tolerance=tolerance)
     found: list[Plan] = []
     for family in FAMILIES:
         serves = asked.direction in family.directions and asked.precision in family.precisions

@@ -60,7 +60,7 @@ MODULI = (
         "gamma:19:8:9@0,1/2,-1/2,3/4,-3/4,5/4,-5/4,2,-2,inf,x^2+1,x^2+x+1,x^2-x+1",
     ),
 )
-# Ω in two launches with them, nobody's pick either.
+# Ω in two launches with them.
 GRADIENTS = (
     ("32x56x56x128:128x3x3", "omega:9:3:6@0,3/4,-3/4,4/3,-4/3,inf,x^2+1"),
     (

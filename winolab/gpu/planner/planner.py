@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from winolab.algorithm import Direct, Dwm
+from winolab.arguments.tolerance import USUAL_TOLERANCE
 from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.planner.accuracy import incurred, within
 from winolab.gpu.planner.correlation import TRANSFORMS
@@ -19,12 +20,9 @@ from winolab.gpu.planner.ranking import NEAR, WORTH, least_sure, ordered
 from winolab.gpu.planner.request import PRECISIONS, Plan, Request
 
 # Without a limit, filter gradients take at most so much of x, w and y as workspace, by their dtype,
-# or so many bytes, where products without transforms cost no more than so many times the time: over
-# the sample of WinRS's grid 0.13 on an H100 and 0.17 on an H200 in FP32, 0.16 in 16 bits, the
-# paper's being 0.18; over all 1,117 layers of it 0.19 and 0.26 are predicted in FP32. (FP32 with
-# 0.45: 3 % faster, and 0.20 on an H200, whose memory makes transforms worth more.)
+# or so many bytes, unless more is WORTH it.
 USUAL_SHARE = {"float32": 0.41, "float16": 0.45, "bfloat16": 0.45}
-USUAL_LEAST, SLOWER = 16 << 20, 2.5
+USUAL_LEAST = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,8 @@ def usual_limit(request: Request) -> int:
 
 
 def _frugal(request: Request, fastest: Plan) -> Plan:
-    """What computes a filter gradient within the usual limit, or the fastest if that is slow."""
+    """The fastest, or what computes a filter gradient within the usual limit where more workspace
+    is not WORTH it; of these, parts of the batch have to be WORTH it beside direct products."""
     if fastest.workspace <= (limit := usual_limit(request)):
         return fastest
     within = replace(request, workspace_limit=limit)
@@ -110,9 +109,10 @@ def _frugal(request: Request, fastest: Plan) -> Plan:
         next((p for p in candidates(asked).plans if p.workspace <= limit), None)
         for asked in (replace(within, algorithm=Direct()), within)
     )
-    if not direct or direct.predicted > SLOWER * fastest.predicted:
-        return fastest
-    return parts if parts and parts.predicted <= WORTH * direct.predicted else direct
+    lean = direct
+    if parts and (not direct or parts.predicted <= WORTH * direct.predicted):
+        lean = parts
+    return fastest if not lean or fastest.predicted <= WORTH * lean.predicted else lean
 
 
 @lru_cache(maxsize=4096)
@@ -120,11 +120,11 @@ def plan(request: Request, apart: bool = False) -> Plan:
     """The fastest predicted Plan; with ``apart`` of those whose filter can be transformed apart.
 
     A filter gradient for which neither a limit nor an algorithm is named keeps to the usual limit,
-    if products without transforms take at most SLOWER times as long as the fastest plan. Raises
-    ValueError where nothing can run, and says why.
+    unless more workspace is WORTH it. Raises ValueError where nothing can run, and says why.
     """
     limited = request.tolerance
-    if limited and limited.relative:  # few plans are looked at where the usual one keeps to it
+    if limited and limited.relative and limited.most <= USUAL_TOLERANCE.most:
+        # few plans are looked at where the usual one keeps to it
         usual = plan(replace(request, tolerance=None), apart)
         if incurred(limited.kind, usual) <= limited.most:
             return usual

@@ -19,8 +19,9 @@ MOST_STATES, LOSES_LESS = 8, 0.89
 # Times a plan's predicted time beyond which others are neither picked in its place nor compared
 # with it: more than AS_EXACT and WORTH ask for, as much as experiments.measure.picks times.
 NEAR = 1.2
-# A correlation's workspace larger than its data, and transforms of parts of a gradient's batch,
-# which err more, are worth it where they take at most so much of the time without.
+# A workspace larger than a correlation's data or a gradient's usual limit, and transforms of parts
+# of a gradient's batch, which err more, are worth it where they take at most so much of the time
+# without.
 WORTH = 0.91
 
 

@@ -18,6 +18,7 @@ from winolab.gpu.planner.correlation import CORRELATIONS, check
 from winolab.options import KernelConfig
 from winolab.ref.algorithms.winrs.plan import data_size
 from winolab.ref.arithmetic.split import Scale
+from winolab.ref.error.metrics import ADMISSIBLE, ADMISSIBLE_IN_16_BITS
 
 C = TypeVar("C", bound=KernelConfig)
 LEAST = (8, 0)  # compute capability
@@ -337,6 +338,13 @@ class Request:
         """Whether the caller says how, how exactly, or how much workspace there is."""
         asks = self.tolerance and not self.tolerance.relative
         return bool(self.algorithm or self.config or asks) or self.workspace_limit is not None
+
+    @property
+    def admissible(self) -> float:
+        """Times direct's error, as ``error_ratio`` has it, that tiles err at most which nobody
+        names; a tolerance asks for every problem."""
+        few = DTYPES[self.precision] != "float32" and not self.tolerance
+        return ADMISSIBLE_IN_16_BITS if few else ADMISSIBLE
 
     @property
     def written(self) -> str:

@@ -168,6 +168,9 @@ def noise_gain(algorithm: str | Algorithm) -> float:
 
 # A kernel that the planners may choose unasked loses at most this many times direct's error.
 ADMISSIBLE = 10.0
+# The same of tiles on operands of 16 bits: with the rounding of results to 16 bits the error is
+# four times direct's, as the tolerance "direct:4" has it.
+ADMISSIBLE_IN_16_BITS = 2.2
 
 
 # Summed in the case that stands for all: 64 channels of three taps, as in the first layers.

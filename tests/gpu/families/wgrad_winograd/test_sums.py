@@ -92,7 +92,7 @@ def test_sums_in_fp16_are_fp16s_and_on_mma_sync() -> None:
 def test_long_split_sums_are_cut_before_they_lose_more_than_ffma(layer) -> None:
     plan = planned(parse_layer(layer).problem, None, "fp32_split")
     steps = plan.largest[0] / plan.config.ks / plan.segments
-    assert steps * error_ratio(plan.tile) ** 2 <= LONGEST_SUM
+    assert steps * error_ratio(plan.tile, plan.points) ** 2 <= LONGEST_SUM
 
 
 def test_split_products_of_alpha_16_run_where_they_are_named() -> None:

@@ -34,14 +34,11 @@ from winolab.gpu.planner.fallback import checkable, unchecked
 from winolab.gpu.planner.ranking import loses
 from winolab.gpu.planner.request import CheckedCorrelation, Request
 from winolab.ref.arithmetic.split import Scale
-from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
+from winolab.ref.error.metrics import error_ratio
 
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
 OFFERED = 3  # plans whose error is admitted
 PROMISING = 2.0  # times the fewest multiplications of any tiles, for tiles to be considered
-# Times direct's error, as FP32 has it, of 16-bit tiles that nobody asks for: with the results' own
-# rounding it is four times, as "direct:4" has it.
-SIXTEEN_BITS = 2.2
 SHARE = 4  # a workspace without a limit takes at most such a part of the device's memory
 
 
@@ -209,13 +206,11 @@ def _tiles(request: Request, c: Correlation) -> Iterator[tuple[Pair, str]]:
 
 
 def _offered(request: Request, c: Correlation, pair: Pair, points: str) -> bool:
-    """Whether the planner may take a pair that nobody names: of split products, and where there is
-    a tolerance, it asks for every problem. A depth that is summed or padded meets filters in one
-    piece."""
+    """Whether the planner may take a pair that nobody names: of split products it asks for every
+    problem. A depth that is summed or padded meets filters in one piece."""
     if deep(c) and (pair[0].r, pair[1].r) != c.filter[1:]:
         return False
-    most = ADMISSIBLE if request.tolerance else SIXTEEN_BITS
-    return request.precision == "fp32_split" or error_ratio(pair, points) <= most
+    return request.precision == "fp32_split" or error_ratio(pair, points) <= request.admissible
 
 
 def _named(algorithm: Algorithm, problem: Problem, c: Correlation) -> Pair:

@@ -27,6 +27,7 @@ from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.request import Request, Sum
 from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.algorithms.winrs.kernels import TILES, Kernel
+from winolab.ref.error.metrics import error_ratio
 
 ARCHITECTURE = (8, 0)  # mbarriers, m16n8k16
 WGMMA = (9, 0)  # has it, and no other compute capability
@@ -157,6 +158,8 @@ def flat_plans(request: Request) -> Iterator[WgradMmaPlan]:
         raise ValueError("fused omega transforms; direct products have kernels of their own")
     named = algorithm is not None and algorithm.kind == "omega"
     for tile in tiles(g, algorithm, NAMED if named else PAPER, (FUSED, FUSED_FP16)):
+        if not algorithm and error_ratio(tile) > request.admissible:
+            continue
         for shape in _shapes(request, tile, algorithm):
             if shape := _fitting(request, g, tile, shape):
                 yield from _plans(request, g, tile, shape)

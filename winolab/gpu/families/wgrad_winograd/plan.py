@@ -9,9 +9,9 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
-from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.algorithm import Tile
 from winolab.arguments.words import plural
-from winolab.gpu.families.wgrad import Gradient, admitted, narrow_rows, of_this_gpu
+from winolab.gpu.families.wgrad import Gradient, narrow_rows, of_this_gpu
 from winolab.gpu.families.wgrad_winograd import cost, launch
 from winolab.gpu.families.wgrad_winograd.config import CONFIGS, MMA_CONFIGS, Config
 from winolab.gpu.families.wgrad_winograd.source import accurate, source
@@ -26,14 +26,15 @@ from winolab.ref.error.metrics import error_ratio
 
 WGMMA = (9, 0)  # has it, and no other compute capability
 OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
-# Tiles whose error ref.error.metrics.error_ratio admits; any other with alpha up to 16 runs where
-# it is named.
+# Minimal tiles whose error ref.error.metrics.error_ratio admits; any other with alpha up to 16 runs
+# where it is named.
 ADMITTED = (
     *(Tile(a + 1 - r, r) for a in (4, 6, 7, 8, 9) for r in range(2, a)),
     *(Tile(6, 5), Tile(5, 6)),
 )
-# Tiles with more states than n + r - 1, nobody's pick: the record table's, exchanged from the
-# forward tiles that nested has (families/nested/tiles.py), and F(7, 6). They run where named.
+# Tiles with more states than n + r - 1, which err a third to a tenth of what minimal ones do: the
+# record table's, exchanged from the forward tiles that nested has (families/nested/tiles.py), and
+# F(7, 6).
 MODULI = {
     Tile(3, 6, 9): "0,3/4,-3/4,4/3,-4/3,inf,x^2+1",
     Tile(3, 6, 10): "0,1,-1,inf,x^2+x+1,x^2-x+1",
@@ -152,10 +153,10 @@ def plans(request: Request) -> Iterator[WgradWinogradPlan]:
     limit = device.memory // SHARE if workspace_limit is None else workspace_limit
     count = request.algorithm.segments if request.algorithm else None
     found, short = False, []
-    for tile in _tiles(problem, request.algorithm):
+    for tile, points in _tiles(request):
         for shape in shapes:
             base = WgradWinogradPlan(
-                problem, tile, request.points_of(tile), precision, written,
+                problem, tile, points, precision, written,
                 replace(shape, xvec=wide if vectors else 1), device, problem.batch,
                 three(problem.output, 1)[1], 1, 1, 1,
             )  # fmt: skip
@@ -182,21 +183,17 @@ def _shapes(request: Request, parts: int) -> list[Config]:
     return [v for v in shapes[parts] if v.shared_memory(parts) <= device.shared_memory]
 
 
-def _tiles(problem: Problem, algorithm: Algorithm | None) -> Iterator[Tile]:
+def _tiles(request: Request) -> Iterator[tuple[Tile, str]]:
+    """Tiles and their points: the algorithm's, or direct products and what the planner may take."""
+    problem, algorithm = request.problem, request.algorithm
     of_this_gpu(algorithm)
     width = problem.filter[-1]
     scaled = algorithm is not None and algorithm.scaling
     if algorithm is None:
-        points = "best"
-        yield Tile(1, 1)
-        work = {
-            t: _work(t, width, problem.output[-1])
-            for t in ADMITTED
-            if t.n <= max(2, width) and admitted(t, points)
-        }
-        yield from (t for t, w in work.items() if w <= PROMISING * min(work.values()))
+        yield Tile(1, 1), "best"
+        yield from _unasked(request)
     elif algorithm.kind == "direct":
-        yield Tile(1, 1)
+        yield Tile(1, 1), "best"
     elif algorithm.variant:
         raise ValueError(f"{algorithm}: these kernels transform in a launch of their own")
     elif algorithm.kind != "omega" or scaled:
@@ -215,7 +212,23 @@ def _tiles(problem: Problem, algorithm: Algorithm | None) -> Iterator[Tile]:
             raise ValueError(
                 f"{algorithm} computes {plural(tile.n, 'tap')}; the filter is {width} wide"
             )
-        yield tile
+        yield tile, request.points_of(tile)
+
+
+def _unasked(request: Request) -> Iterator[tuple[Tile, str]]:
+    """Tiles that nobody names, whose error is admitted: minimal ones that multiply not much more
+    than the fewest of them, and those in more states that multiply no more than these."""
+    width, outputs = request.problem.filter[-1], request.problem.output[-1]
+    work = {
+        tile: _work(tile, width, outputs)
+        for tile in (*ADMITTED, *MODULI)
+        if tile.n <= max(2, width)
+        and error_ratio(tile, MODULI.get(tile, "best")) <= request.admissible
+    }
+    least = min((w for tile, w in work.items() if tile.minimal), default=math.inf)
+    for tile, multiplied in work.items():
+        if multiplied <= (PROMISING if tile.minimal else 1) * least:
+            yield tile, MODULI.get(tile, "best")
 
 
 def _work(tile: Tile, width: int, outputs: int) -> int:
