@@ -199,7 +199,7 @@ def loaded(problem: Problem, unit: str, device: Device) -> dict[str, str]:
                          for v, name in ((x, "x"), (w, "w")))  # fmt: skip
         options = ConvOptions(algorithm=algorithm, precision=unit, out_dtype="float32")
         asked = "forward", part.problem, device, options, first, second, residual
-        found.update((each.source, each.title) for each in calls_units(*asked))
+        found.update((each.source.printed(), each.title) for each in calls_units(*asked))
 
     request = replace(unnamed("forward", problem, unit, device), algorithm=dwm())
     for part, algorithm, _ in planned(replace(request, out_dtype="float32", aligned=False)):

@@ -16,6 +16,7 @@ from winolab.algorithm import Problem
 from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.runtime import conv
+from winolab.gpu.runtime.cache.source import Source
 
 
 class Nothing:
@@ -38,8 +39,8 @@ def test_calls_load_what_was_said_and_nothing_else(
     """In a call, a kernel would be compiled on one core: half of a sitting's time went there."""
     sources: set[str] = set()
 
-    def load(source: str, title: str, shared: Mapping[str, int], index: int) -> Any:
-        sources.add(source)
+    def load(source: str | Source, title: str, shared: Mapping[str, int], index: int) -> Any:
+        sources.add(Source.of(source).digest)
         return {name: driver.Kernel(name, 1, size, None) for name, size in shared.items()}
 
     on_the_cpu(monkeypatch, load, Nothing)
@@ -54,7 +55,7 @@ def test_calls_load_what_was_said_and_nothing_else(
     for call in calls:
         call()
     assert sources
-    assert sources == set(gpu_times.loaded(problem, "fp32", H100))
+    assert sources == {Source.of(s).digest for s in gpu_times.loaded(problem, "fp32", H100)}
 
 
 def test_the_first_cases_are_of_both_tables_and_all_kernels() -> None:
