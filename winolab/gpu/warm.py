@@ -121,21 +121,26 @@ def compile_all(
     done: Callable[[], object] = lambda: None,
 ) -> Warmed:
     """Compile what the cache lacks of the units, each once, on so many threads; by default one a
-    core. ``done`` is called behind every unit. Raises as winolab.gpu.runtime.cache.cubin."""
-    distinct = list({(unit.source, unit.arch): unit for unit in units}.values())
+    core. What is behind a unit in ``units`` may be planned while that is compiled: seconds count
+    both. ``done`` is called behind every unit. Raises as winolab.gpu.runtime.cache.cubin."""
     started = time.perf_counter()
-    found: dict[Unit, float | None] = {}
+    begun: dict[tuple[Source, str], tuple[Unit, Future[float | None]]] = {}
     with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
-        futures = {pool.submit(_compile, unit): unit for unit in distinct}
         try:
-            for future in as_completed(futures):
-                found[futures[future]] = future.result()
+            for unit in units:
+                key = unit.source, unit.arch
+                future = begun[key][1] if key in begun else pool.submit(_compile, unit)
+                begun[key] = unit, future
+            for future in as_completed([future for _, future in begun.values()]):
+                future.result()
                 done()
         except BaseException:  # an interrupt, too: what did not begin need not
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     ended = time.perf_counter()
-    return Warmed(tuple((unit, found[unit]) for unit in distinct), ended - started)
+    return Warmed(
+        tuple((unit, future.result()) for unit, future in begun.values()), ended - started
+    )
 
 
 class Background:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from winolab.device import Device, datasheet
 from winolab.gpu import warm
+from winolab.gpu.runtime.cache.source import Source
 from winolab.torch.convert import gpu_of, without_numbers
 from winolab.torch.operators import BACKGROUND, OPERATORS, asked_by, units
 from winolab.torch.plain import NATIVE
@@ -69,21 +72,32 @@ def warmup(
     if gpu is None:
         raise ValueError("the model is on the CPU, which compiles nothing; name a GPU by device")
     calls = _calls(model, inputs)
-    loaded = [
-        unit
-        for direction, a, b, arguments in calls
-        for unit in units(asked_by(direction, arguments), a, b, gpu, not model.training)
-    ]
-    distinct = {(unit.source, unit.arch) for unit in loaded}
     shown = progress and sys.stderr.isatty()
     if calls and gpu_of(model):
         NATIVE.begin()
     with Progress(console=Console(stderr=True), transient=True, disable=not shown) as bar:
-        task = bar.add_task("compiling", total=len(distinct))
-        warmed = warm.compile_all(loaded, workers, lambda: bar.advance(task))
+        task = bar.add_task("planning and compiling", total=None)
+
+        def planned() -> Iterator[warm.Unit]:
+            known: set[tuple[Source, str]] = set()
+            for direction, a, b, arguments in sorted(calls, key=_taps, reverse=True):
+                for unit in units(asked_by(direction, arguments), a, b, gpu, not model.training):
+                    yield unit
+                    known.add((unit.source, unit.arch))
+            bar.update(task, total=len(known))
+
+        warmed = warm.compile_all(planned(), workers, lambda: bar.advance(task))
     if wait:
         NATIVE.wait()
     return warmed
+
+
+def _taps(call: tuple[str, Tensor, Tensor, tuple[Any, ...]]) -> int:
+    """The filter's taps, or those of its gradient, of more of which kernels take longer to compile:
+    what begins first is not waited for at the end."""
+    direction, _, b, arguments = call
+    shape = arguments[0] if direction == "backward_filter" else b.shape
+    return math.prod(shape[2:])
 
 
 def _calls(model: nn.Module, inputs: Any) -> list[tuple[str, Tensor, Tensor, tuple[Any, ...]]]:
