@@ -19,3 +19,9 @@ def test_table_1_is_of_the_gpu_that_was_measured_last() -> None:
     mine = [row for row in rows if row["device"] == f"NVIDIA {speeds.GPU}"]
     assert 0 < len(mine) < len(rows)
     assert machine.cells_table1("a", rows) == machine.cells_table1("a", mine)
+
+
+def test_texts_say_whether_the_authors_code_ran_beside_ours() -> None:
+    beside = {"beside_ours_tflops" in row for row in stored("opencnn_authors")}
+    (same,) = beside
+    assert ("the same run" if same else "another run") == speeds.AUTHORS_RUN
