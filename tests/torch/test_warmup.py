@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import sys
+from collections.abc import Iterator
 from threading import Event
 from typing import Any
 
@@ -18,6 +20,7 @@ from winolab.gpu.runtime import cache, conv, nvrtc
 from winolab.torch import operators
 from winolab.torch.plain import NATIVE
 
+MODULE = sys.modules[winolab.torch.warmup.__module__]
 X = tensors((2, 8, 16, 16), dtype=torch.float32)[0]
 
 
@@ -76,6 +79,77 @@ def test_copies_and_what_autocast_asks_for_are_compiled(compiled: list[str]) -> 
         halves = winolab.torch.warmup(layer, x, device="h100")
     assert any(" bf16 " in unit.title for unit, _ in halves.units)
     assert len(compiled) == len(set(compiled))
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch: Any) -> Iterator[list[torch.Size]]:
+    """Tensors of the CPU are said to be on a GPU; whose shapes PyTorch convolved meanwhile."""
+    convolved: list[torch.Size] = []
+    meanwhile = operators.cpu.meanwhile
+
+    def noted(direction: str, problem: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        convolved.append(a.shape)
+        return meanwhile(direction, problem, a, b)
+
+    monkeypatch.setattr(operators.cpu, "meanwhile", noted)
+    monkeypatch.setattr(operators, "_on_cpu", operators._on_cuda)
+    monkeypatch.setattr(MODULE, "gpu_of", lambda model: H100)
+    monkeypatch.setattr(NATIVE, "begin", lambda: None)
+    monkeypatch.setattr(conv, "convolve", lambda *how: pytest.fail("a kernel runs"))
+    yield convolved
+    assert operators.OBSERVED.calls is None
+
+
+class Odd(nn.Module):
+    """What it remembers of a call it is to forget; it draws a number."""
+
+    def __init__(self, layers: nn.Module, reads: bool = False) -> None:
+        super().__init__()
+        self.layers, self.reads, self.called = layers, reads, 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.called += 1
+        self.last = self.layers(x) + torch.rand(1)
+        if self.reads and not x.is_meta:
+            raise IndexError("out of memory, as it were")
+        return self.last
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_a_network_on_its_gpu_is_called_and_not_traced(
+    on_a_gpu: list[torch.Size], monkeypatch: Any, halves: bool
+) -> None:
+    model = Odd(network()).eval()
+    state, random = copy.deepcopy(model.state_dict()), torch.get_rng_state()
+    with torch.autocast("cpu", torch.bfloat16, enabled=halves):
+        traced = winolab.torch.warmup(model, X, device="h100")
+        assert not on_a_gpu
+        monkeypatch.setattr(MODULE, "without_numbers", None)
+        observed = winolab.torch.warmup(model, X)
+    assert {unit for unit, _ in observed.units} == {unit for unit, _ in traced.units}
+    assert len(traced.compiled) == len(traced.units) > 0
+    assert not observed.compiled
+    assert on_a_gpu == [X.shape] * 2
+    assert model.called == 0
+    assert not hasattr(model, "last")
+    assert torch.equal(torch.get_rng_state(), random)
+    assert all(torch.equal(v, state[name]) for name, v in model.state_dict().items())
+
+
+def test_a_network_that_cannot_be_called_is_traced(on_a_gpu: list[torch.Size]) -> None:
+    model = Odd(network(), reads=True).eval()
+    with pytest.raises(IndexError, match="as it were"):
+        winolab.torch.warmup(model, X)
+    assert len(on_a_gpu) == 2
+    assert model.called == 0
+    wrong = torch.zeros(2, 9, 16, 16)  # channels: what the layer says
+    with pytest.raises(ValueError, match="channels"):
+        winolab.torch.warmup(network().eval(), wrong)
+
+
+def test_in_training_nothing_is_computed(on_a_gpu: list[torch.Size]) -> None:
+    assert winolab.torch.warmup(network().train(), X).compiled
+    assert not on_a_gpu
 
 
 def test_a_damaged_file_of_the_cache_is_compiled_again(compiled: list[str]) -> None:

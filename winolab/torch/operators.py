@@ -7,6 +7,7 @@ and batch (derivatives, batching), Autocast casts as torch.nn.functional's convo
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from typing import Any
 
@@ -70,12 +71,29 @@ def _on_cuda(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
     return kernels.convolve(direction, problem, a, b, question.options, None, question)
 
 
+class _Observed(threading.local):
+    """Per thread, where calls that were not made before are noted, and no kernel runs; or None."""
+
+    calls: list[tuple[Asked, Tensor, Tensor]] | None = None
+
+
+OBSERVED = _Observed()
+
+
 def compiled(question: Asked, a: Tensor, b: Tensor) -> bool:
     """Whether to run the kernels: they are compiled, or to be waited for."""
+    if OBSERVED.calls is not None:
+        OBSERVED.calls.append((question, _shape(a), _shape(b)))
+        return False
     if not BACKGROUND.on or question.options.algorithm is not None:
         return True
     call = (question, *((v.shape, v.stride(), v.dtype, v.device) for v in (a, b)))
     return BACKGROUND.ready(call, lambda: units(question, a, b))
+
+
+def _shape(v: Tensor) -> Tensor:
+    """One that lies like it, without memory."""
+    return torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="meta")
 
 
 def units(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 from collections.abc import Iterator
@@ -17,9 +18,12 @@ from torch.utils._pytree import tree_leaves
 from winolab.device import Device, datasheet
 from winolab.gpu import warm
 from winolab.gpu.runtime.cache.source import Source
+from winolab.torch.asked import Asked
 from winolab.torch.convert import gpu_of, without_numbers
-from winolab.torch.operators import BACKGROUND, OPERATORS, asked_by, units
+from winolab.torch.operators import BACKGROUND, OBSERVED, OPERATORS, asked_by, units
 from winolab.torch.plain import NATIVE
+
+log = logging.getLogger("winolab.torch")
 
 
 class Recorded(TorchDispatchMode):
@@ -51,7 +55,9 @@ def warmup(
     """Compile every kernel that a call of the model with these inputs runs, on all cores.
 
     ``inputs``, a tensor or a tuple of them, count by their shapes, dtypes and memory order: nothing
-    is computed. In training the gradients' kernels are compiled, too; in evaluation those of
+    is computed, but for a model in evaluation on its own GPU, which is called once with PyTorch's
+    convolutions in place of what is not compiled yet: tensors without numbers take PyTorch seconds
+    to import. In training the gradients' kernels are compiled, too; in evaluation those of
     filters that are kept. Under ``torch.autocast`` it is what autocast asks for. ``device`` is the
     GPU that is meant, a name of ``winolab devices`` or a Device, which need not be there; None is
     where the model is. ``workers`` are threads, by default one a core; a bar on standard error says
@@ -71,17 +77,20 @@ def warmup(
     gpu = datasheet(device) if isinstance(device, str) else device or gpu_of(model)
     if gpu is None:
         raise ValueError("the model is on the CPU, which compiles nothing; name a GPU by device")
-    calls = _calls(model, inputs)
+    asked = None if device or model.training else _observed(model, inputs)
+    if asked is None:
+        calls = _calls(model, inputs)
+        asked = [(asked_by(direction, more), a, b) for direction, a, b, more in calls]
     shown = progress and sys.stderr.isatty()
-    if calls and gpu_of(model):
+    if asked and gpu_of(model):
         NATIVE.begin()
     with Progress(console=Console(stderr=True), transient=True, disable=not shown) as bar:
         task = bar.add_task("planning and compiling", total=None)
 
         def planned() -> Iterator[warm.Unit]:
             known: set[tuple[Source, str]] = set()
-            for direction, a, b, arguments in sorted(calls, key=_taps, reverse=True):
-                for unit in units(asked_by(direction, arguments), a, b, gpu, not model.training):
+            for question, a, b in sorted(asked, key=_taps, reverse=True):
+                for unit in units(question, a, b, gpu, not model.training):
                     yield unit
                     known.add((unit.source, unit.arch))
             bar.update(task, total=len(known))
@@ -92,12 +101,37 @@ def warmup(
     return warmed
 
 
-def _taps(call: tuple[str, Tensor, Tensor, tuple[Any, ...]]) -> int:
+def _taps(call: tuple[Asked, Tensor, Tensor]) -> int:
     """The filter's taps, or those of its gradient, of more of which kernels take longer to compile:
     what begins first is not waited for at the end."""
-    direction, _, b, arguments = call
-    shape = arguments[0] if direction == "backward_filter" else b.shape
+    question, _, b = call
+    shape = b.shape
+    if question.direction == "backward_filter":
+        shape = question.geometry.result_shape or shape
     return math.prod(shape[2:])
+
+
+def _observed(model: nn.Module, inputs: Any) -> list[tuple[Asked, Tensor, Tensor]] | None:
+    """What the model asks, as it is called in evaluation; None where the call fails, which tensors
+    without numbers explain."""
+    before = [(module, dict(module.__dict__)) for module in model.modules()]
+    gpus = {p.get_device() for p in model.parameters() if p.is_cuda}
+    cudnn: Any = torch.backends.cudnn
+    how = {"allow_tf32": cudnn.allow_tf32, "deterministic": cudnn.deterministic}
+    flags = cudnn.flags(enabled=cudnn.enabled, benchmark=False, **how)
+    OBSERVED.calls = found = []
+    try:
+        with torch.no_grad(), torch.random.fork_rng(gpus), flags:
+            model(*(inputs if isinstance(inputs, tuple | list) else (inputs,)))
+    except Exception as error:
+        log.info("the model cannot be called as it is (%s)", error)
+        return None
+    finally:
+        OBSERVED.calls = None
+        for module, state in before:
+            module.__dict__.clear()
+            module.__dict__.update(state)
+    return found
 
 
 def _calls(model: nn.Module, inputs: Any) -> list[tuple[str, Tensor, Tensor, tuple[Any, ...]]]:

@@ -80,8 +80,9 @@ def measured(
         for method, cache in ways:
             row = say(name, method, cache, folder, *only)
             yield {"first": name, "method": method, "cache": cache, **row}
-        for each in Path(folder).glob("*.so") if modules and not known else ():
-            shutil.copy(each, modules)
+        if modules and not known:
+            for each in Path(folder).glob("*.so"):
+                shutil.copy(each, modules)
 
 
 def main(
