@@ -1,9 +1,10 @@
 """What first calls take: ``python -m experiments.measure.first_calls [--only NAME] [--quick]``.
 
-Every process is a fresh one. NAMES: ``import``, of winolab, without a GPU, too; ``call``, the first
-of ``conv_forward`` in a process, from behind the import of that function and a CUDA context to a
-GPU that is done, of a layer of ResNet; ``fp32`` and ``fp16``, Inception-v3 of 32 images, channels
-last: its first forward pass in evaluation and its first training step, FP16 under autocast.
+Every process is a fresh one, with the package's bytecode, as where it is installed. NAMES:
+``import``, of winolab, without a GPU, too; ``call``, the first of ``conv_forward`` in a process,
+from behind the import of that function and a CUDA context to a GPU that is done, of a layer of
+ResNet; ``fp32`` and ``fp16``, Inception-v3 of 32 images, channels last: its first forward pass in
+evaluation and its first training step, FP16 under autocast.
 
 A case has a process with an empty cache, then one with what that left; networks have one by PyTorch
 beside them. With an empty cache ``winolab.torch.warmup`` goes before, on all cores, and counts;
@@ -18,6 +19,7 @@ only where ``--again`` says so, and counts no more. ``--seconds`` ends a sitting
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import shutil
@@ -98,6 +100,8 @@ def main(
         raise SystemExit(f"{', '.join(sorted(unknown))}: expected of {', '.join(NAMES)}")
     started, here = time.monotonic(), machine()
     there = {row["first"] for row in stored(output) if row["device"] == here["device"]}
+    for folder in ("winolab", "experiments"):
+        compileall.compile_dir(ROOT / folder, quiet=2, workers=0)
     with tempfile.TemporaryDirectory() as modules:
         for name in asked:
             if name in there and not again:

@@ -101,6 +101,7 @@ def test_what_is_there_is_not_measured_again(tmp_path, monkeypatch) -> None:
         yield {"first": name, "method": "winolab", "cache": "", "seconds": 0.1, "next_seconds": 1.0}
 
     monkeypatch.setattr(first_calls, "measured", measured)
+    monkeypatch.setattr(first_calls.compileall, "compile_dir", lambda folder, **how: True)
     path = tmp_path / "rows.jsonl"
     for again in (False, False, True):
         first_calls.main("import", 60.0, again, output=path)

@@ -17,7 +17,7 @@ from winolab.gpu.planner.request import ITEMSIZE, Plan
 from winolab.gpu.runtime import loader
 from winolab.gpu.runtime.array_layout import ArrayLayout, Overlap
 from winolab.gpu.runtime.arrays import Described, Library
-from winolab.gpu.runtime.cache import dump
+from winolab.gpu.runtime.cache import dump, dumped
 from winolab.gpu.runtime.cache.plans import source_of
 from winolab.gpu.runtime.layout_copy import KERNEL, LayoutCopy
 from winolab.gpu.runtime.planned import BIAS, OUT, RESIDUAL, WORKSPACE, A, B, PlannedCall
@@ -285,8 +285,10 @@ def overlap_of(asked: Resolved, made: PlannedCall) -> Overlap | None:
 
 def kernels_of(chosen: Plan, index: int) -> Mapping[str, driver.Launchable]:
     """The plan's kernels; plan, source and resources are dumped where WINOLAB_DUMP says so."""
-    p, title = chosen.problem, titled(chosen)
-    of = f"{chosen.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}"
-    name = re.sub(r"\W+", "-", f"{of} {title}")
-    dump(f"{name}.plan", f"{chosen}\n")
+    title = titled(chosen)
+    if dumped():  # a plan's text may take its transforms
+        p = chosen.problem
+        of = f"{chosen.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}"
+        name = re.sub(r"\W+", "-", f"{of} {title}")
+        dump(f"{name}.plan", f"{chosen}\n")
     return loader.load(source_of(chosen), title, chosen.shared(), index)

@@ -23,10 +23,14 @@ from winolab.gpu.runtime.cache.source import Source, digest
 log = logging.getLogger("winolab.gpu")
 
 
+def dumped() -> str | None:
+    """The folder WINOLAB_DUMP, where there is one."""
+    return os.environ.get("WINOLAB_DUMP") or None
+
+
 def dump(name: str, text: str) -> None:
     """Write ``text`` to a file in the folder WINOLAB_DUMP, where there is one."""
-    folder = os.environ.get("WINOLAB_DUMP")
-    if folder:
+    if folder := dumped():
         write(Path(folder) / name, text.encode())
 
 
@@ -44,7 +48,7 @@ def cubin(source: str | Source, arch: str, title: str) -> Path:
 def kept(source: str | Source, arch: str) -> Path | None:
     """The sound file of the compiled source; None where it is not in the cache, or where compiling
     is to be watched (WINOLAB_DUMP). Raises as ``cubin``."""
-    return None if os.environ.get("WINOLAB_DUMP") else stored(_key(source, arch))
+    return None if dumped() else stored(_key(source, arch))
 
 
 def _key(source: str | Source, arch: str) -> str:
