@@ -37,6 +37,7 @@ from winolab.gpu.families.thin import cost as thin
 from winolab.gpu.families.wgrad_direct import cost as wgrad_direct
 from winolab.gpu.families.wgrad_ffma import cost as wgrad_ffma
 from winolab.gpu.families.wgrad_mma import cost as wgrad_mma
+from winolab.gpu.families.wgrad_thin import cost as wgrad_thin
 from winolab.gpu.families.wgrad_winograd import cost as wgrad_winograd
 from winolab.gpu.planner.device_model import FILE, MODEL, DeviceModel, text
 
@@ -63,11 +64,28 @@ PREDICTED: dict[str, tuple[str, Predict]] = {
     "WgradSplitPlan": ("wgrad_direct", wgrad_direct.split_seconds),
     "CublasltPlan": ("cublaslt", cublaslt.seconds),
     "ThinPlan": ("thin", thin.seconds),
+    "WgradThinPlan": ("wgrad_thin", wgrad_thin.seconds),
     "DepthwisePlan": ("depthwise", depthwise.seconds),
 }
 WGMMA = "implicit_gemm_wgmma"  # of plans whose producers copy
-FITTED = (*dict.fromkeys(section for section, _ in PREDICTED.values()), WGMMA)
 SHARED = {"gamma_ffma": ("operand",)}  # of the section "device", fitted with a family's
+
+
+def _free(section: str) -> Iterator[tuple[str, str]]:
+    """Section and name of what is fitted."""
+    entries = tomllib.loads(text())[section].items()
+    for name, entry in entries:
+        if isinstance(entry, dict) and entry.get("fitted", True):
+            yield section, name
+    yield from (("device", name) for name in SHARED.get(section, ()))
+
+
+# Sections that have something to fit.
+FITTED = tuple(
+    section
+    for section in (*dict.fromkeys(section for section, _ in PREDICTED.values()), WGMMA)
+    if any(_free(section))
+)
 # Rows that take the model long: every so many-th is timed.
 EVERY = {"wgrad_direct": 2}
 
@@ -130,7 +148,7 @@ def _sections(row: Timed) -> tuple[str, ...]:
     fp32 = row.products == "fp32"
     known = {
         "cuBLASLt": ("cublaslt",),
-        "thin": ("thin",),
+        "thin": ("thin", "wgrad_thin"),
         "depthwise": ("depthwise",),
         "implicit GEMM": ("implicit_gemm", WGMMA),
     }
@@ -173,15 +191,6 @@ def fit(section: str, sample: Sample, model: DeviceModel = MODEL) -> DeviceModel
 
 def _value(model: DeviceModel, section: str, name: str) -> float:
     return getattr(getattr(model, section), name)
-
-
-def _free(section: str) -> Iterator[tuple[str, str]]:
-    """Section and name of what is fitted."""
-    entries = tomllib.loads(text())[section].items()
-    for name, entry in entries:
-        if isinstance(entry, dict) and entry.get("fitted", True):
-            yield section, name
-    yield from (("device", name) for name in SHARED.get(section, ()))
 
 
 def told(sample: Sample, model: DeviceModel) -> dict[str, Any]:

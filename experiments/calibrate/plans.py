@@ -27,6 +27,7 @@ from winolab.gpu.families.wgrad_direct.chunks import Cost, blocks_of_row, ways
 from winolab.gpu.families.wgrad_direct.plan import WgradColumnsPlan
 from winolab.gpu.families.wgrad_mma.plan import WgradMmaPlan
 from winolab.gpu.families.wgrad_mma.tiling import first
+from winolab.gpu.families.wgrad_thin.plan import WgradThinPlan
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import Plan, Request
 from winolab.ref.error.metrics import ADMISSIBLE
@@ -95,10 +96,16 @@ def _flat(p: WgradMmaPlan, row: Timed) -> WgradMmaPlan:
     return replace(p, segments=segments, workspace=row.workspace or 0)
 
 
+def _shared(p: WgradThinPlan, row: Timed) -> WgradThinPlan:
+    """The plan with as many shares of the sum as take a row's workspace."""
+    return replace(p, shares=max(1, (row.workspace or 0) // (4 * p.gradient.weights)))
+
+
 _CUT: dict[type, Callable[[Any, Timed], Any]] = {
     DepthwisePlan: _walked,
     ImplicitGemmPlan: _segmented,
     WgradMmaPlan: _flat,
+    WgradThinPlan: _shared,
 }
 
 

@@ -162,8 +162,9 @@ class Mold:
         )
         if self.family == "gamma_ffma" and rng.random() < 0.4:  # whole blocks
             out_channels = rng.choice([64, 64, 128])
-        if self.family == "thin" or (self.family == "implicit_gemm" and groups > 1):
-            groups, channels, out_channels = few(rng, thin=self.family == "thin")
+        thin = self.family in ("thin", "wgrad_thin")
+        if thin or (self.family == "implicit_gemm" and groups > 1):
+            groups, channels, out_channels = few(rng, thin=thin)
         elif direction == "backward_data":
             channels, out_channels = out_channels, channels
         if self.family == "depthwise":

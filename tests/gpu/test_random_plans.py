@@ -21,9 +21,9 @@ PROBLEM = Problem.of((2, 5, 6, 4), (8, 3, 3, 4), padding=1, stride=2)
 
 def test_every_problem_has_a_plan_or_a_sentence(tmp_path) -> None:
     rows = tmp_path / "rows.jsonl"
-    assert main(["--seed", "tests", "--count", "30", "--rows", str(rows)]) == 0
+    assert main(["--seed", "tests", "--count", "50", "--rows", str(rows)]) == 0
     row = json.loads(rows.read_text())
-    assert (row["seed"], row["count"], row["wrong"]) == ("tests", 30, 0)
+    assert (row["seed"], row["count"], row["wrong"]) == ("tests", 50, 0)
     assert 0 < row["refused"] < 20
     assert row["kernels"] > 5
 

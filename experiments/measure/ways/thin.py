@@ -1,14 +1,14 @@
 """On a GPU: layers of few channels on one side, by the kernels of thin layers and by what else
 there is, beside PyTorch.
 
-``python -m experiments.measure.ways.thin [--seconds S]`` takes networks' layers that the family
-thin serves, forward and backward data in three precisions, those first that it is picked for: the
-FASTEST of its plans by prediction, and the fastest of all others, interleaved with PyTorch in both
-memory orders and with a copy, a cold L2 cache before each. Rows are as of
-``experiments.measure.layers``, in experiments/results/thin.jsonl; what has rows of these kernels is
-not measured again. ``--summary`` shows, without a GPU, what rows say: for each case how long the
-thin kernel took over its prediction, over the others' kernel and over PyTorch, and whether the
-faster of both was picked.
+``python -m experiments.measure.ways.thin [--seconds S] [--direction D]`` takes networks' layers
+that the families thin and wgrad_thin serve, all directions in three precisions, those first that
+they are picked for: the FASTEST of their plans by prediction, and the fastest of all others,
+interleaved with PyTorch in both memory orders and with a copy, a cold L2 cache before each. Rows
+are as of ``experiments.measure.layers``, in experiments/results/thin.jsonl; what has rows of these
+kernels is not measured again. ``--summary`` shows, without a GPU, what rows say: for each case how
+long the thin kernel took over its prediction, over the others' kernel and over PyTorch, and whether
+the faster of both was picked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import product
 from typing import Annotated
@@ -34,37 +34,41 @@ from winolab.cli import bench
 from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.families.thin import plan as thin
-from winolab.gpu.planner.correlation import CORRELATIONS
+from winolab.gpu.families.wgrad_thin import plan as wgrad_thin
 from winolab.gpu.planner.planner import candidates
-from winolab.gpu.planner.request import Plan
+from winolab.gpu.planner.request import DIRECTIONS, Plan
 from winolab.lines import Lines, rewrite
 
 RESULTS = ROOT / "experiments" / "results" / "thin.jsonl"
 FASTEST = 3  # plans of the family, by prediction
+OWN = (thin.ThinPlan, wgrad_thin.WgradThinPlan)
 PRECISIONS = ("fp32", "fp16", "bf16")
 
 
 def plans(case: Case, device: Device) -> dict[Plan, bool]:
     """What is measured of a case, and which of it is picked, that first; nothing of layers that
-    the family does not serve."""
+    no family of thin layers serves."""
     layer, direction, precision = case
     request = unnamed(direction, layer.problem, precision, device)
-    own = sorted(thin.plans(request), key=lambda p: p.predicted)[:FASTEST]
+    family = wgrad_thin if direction == "backward_filter" else thin
+    own = sorted(family.plans(request), key=lambda p: p.predicted)[:FASTEST]
     if not own:
         return {}
     every = candidates(request, near=True).plans
-    others = [p for p in every if not isinstance(p, thin.ThinPlan)][:1]
+    others = [p for p in every if not isinstance(p, OWN)][:1]
     found = dict.fromkeys([every[0], *others, *own], False)
     return found | {every[0]: True}
 
 
-def cases(device: Device) -> list[tuple[Case, dict[Plan, bool]]]:
+def cases(
+    device: Device, directions: Sequence[str] = DIRECTIONS
+) -> list[tuple[Case, dict[Plan, bool]]]:
     """Every case with its plans: those first for which a thin kernel is picked, in random order."""
-    every = [(layer, d, p) for layer, d, p in product(distinct(), CORRELATIONS, PRECISIONS)
+    every = [(layer, d, p) for layer, d, p in product(distinct(), directions, PRECISIONS)
              if min(layer.channels, layer.filters or 1) <= thin.CHANNELS]  # fmt: skip
     random.Random(0).shuffle(every)
     found = [(case, mine) for case in every if (mine := plans(case, device))]
-    return sorted(found, key=lambda each: not isinstance(next(iter(each[1])), thin.ThinPlan))
+    return sorted(found, key=lambda each: not isinstance(next(iter(each[1])), OWN))
 
 
 def compared(rows: Iterable[Row]) -> Iterator[tuple[Row, Row, float, bool]]:
@@ -106,6 +110,7 @@ def summarized(rows: Iterable[Row]) -> Iterator[str]:
 
 def main(
     seconds: Annotated[float, typer.Option(help="Time that all of it may take.")] = 120,
+    direction: Annotated[str, typer.Option(help="One alone.")] = "",
     summary: Annotated[bool, typer.Option("--summary", help="Show what rows say, stop.")] = False,
 ) -> None:
     """Measure what time allows of what is not there yet, or whose kernels have changed since."""
@@ -114,7 +119,7 @@ def main(
         bench.ready()
         kept = {(*key(row), row.get("source")) for row in rows}
         todo = []
-        for case, mine in cases(driver.device(0)):
+        for case, mine in cases(driver.device(0), (direction,) if direction else DIRECTIONS):
             which = str(case[0]), *case[1:]
             if any((*which, digest(p)) not in kept for p in mine):
                 todo.append((case, mine))

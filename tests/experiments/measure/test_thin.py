@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from experiments.measure.ways import thin as measure
-from experiments.measure.ways.thin import FASTEST, cases, compared, summarized
+from experiments.measure.ways.thin import FASTEST, OWN, cases, compared, summarized
 from winolab.device import datasheet
-from winolab.gpu.families.thin.plan import ThinPlan
 
 LAYER = "2x128x128x128x32>3x1x1x1"
 
 
 def test_picks_come_first_each_beside_another_family_s() -> None:
     found = cases(datasheet("h200"))
-    firsts = [isinstance(next(iter(mine)), ThinPlan) for _, mine in found]
+    firsts = [isinstance(next(iter(mine)), OWN) for _, mine in found]
     assert firsts == sorted(firsts, reverse=True)
     assert 6 <= sum(firsts) < len(firsts)
     picked = {(str(layer), *rest) for (layer, *rest), _ in found[: sum(firsts)]}
-    assert (LAYER, "forward", "bf16") in picked
+    assert {(LAYER, d, "bf16") for d in ("forward", "backward_filter")} <= picked
+    (only,) = {d for (_, d, _), _ in cases(datasheet("h200"), ("backward_filter",))}
+    assert only == "backward_filter"
     for _, mine in found:
-        own = [p for p in mine if isinstance(p, ThinPlan)]
+        own = [p for p in mine if isinstance(p, OWN)]
         assert 1 <= len(own) <= FASTEST
         assert len(mine) == len(own) + 1
         assert [*mine.values()] == [True] + [False] * (len(mine) - 1)

@@ -58,6 +58,7 @@ ROOTS = {
     "wgrad_direct/narrow": {},
     "wgrad_direct/split": {},
     "wgrad_ffma/kernel": {"SEGMENTS_FILE": "flat.cuh"},
+    "wgrad_thin/kernel": {},
     "wgrad_mma/kernel": {"SEGMENTS_FILE": "flat.cuh", "PRODUCE_FILE": "produce.cuh"},
     "wgrad_winograd/kernel": {"PRODUCTS_FILE": "products_mma.cuh", "SUMS_FILE": "sums.cuh"},
 }

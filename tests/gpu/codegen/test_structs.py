@@ -29,6 +29,7 @@ from winolab.gpu.families.thin import launch as thin
 from winolab.gpu.families.wgrad_direct import chunks
 from winolab.gpu.families.wgrad_direct import config as wgrad_direct_config
 from winolab.gpu.families.wgrad_direct import launch as wgrad_direct
+from winolab.gpu.families.wgrad_thin import launch as wgrad_thin
 from winolab.gpu.families.wgrad_winograd import launch as wgrad_winograd
 from winolab.gpu.params import INT, LONG, POINTER, Layout, Params
 from winolab.gpu.runtime import layout_copy
@@ -88,6 +89,12 @@ STRUCTS = {
         "thin/positions",
         [thin.PARAMS, *3 * [AXIS]],
         [("DirectAxis", "axes")],
+    ),
+    "wgrad thin": (
+        "WgradThinParams",
+        "wgrad_thin/kernel",
+        [wgrad_thin.PARAMS],
+        [("ThinAxis", "wgrad_thin/kernel")],
     ),
     "simulated": ("SimulatedParams", "simulated", [simulated.PARAMS], []),
     "states": ("StatesParams", "simulated_tiles", [AROUND[STATES]], []),
@@ -157,7 +164,7 @@ STRUCTS = {
     ),
 }
 # Fields that are structs of the same file, by the struct: their own fields lie flat in a layout.
-INNER = {"TransformParams": "^(x|dy)_"}
+INNER = {"TransformParams": "^(x|dy)_", "WgradThinParams": "^(depths|rows|columns)_"}
 KNOWN = f"""
 struct alignas(64) TensorMap {{ char bytes[128]; }};
 struct Header; struct Row; struct Loss; struct float2; struct uint4;

@@ -22,6 +22,7 @@ from winolab.gpu.families.thin import plan as thin
 from winolab.gpu.families.wgrad_direct import plan as wgrad_direct
 from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
 from winolab.gpu.families.wgrad_mma import plan as wgrad_mma
+from winolab.gpu.families.wgrad_thin import plan as wgrad_thin
 from winolab.gpu.families.wgrad_winograd import plan as wgrad_winograd
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.request import Plan, Request
@@ -126,6 +127,7 @@ FAMILIES = (
         ("fp32", "fp32_split", *SIXTEEN_BITS),
     ),
     Family("thin", thin.plans, thin.Config, CORRELATIONS, ("fp32", *SIXTEEN_BITS)),
+    Family("wgrad_thin", wgrad_thin.plans, wgrad_thin.Config, GRADIENT, ("fp32", *SIXTEEN_BITS)),
     Family("wgrad_ffma", wgrad_ffma.plans, wgrad_ffma.Config, GRADIENT, ("fp32",)),
     Family(
         "wgrad_mma",

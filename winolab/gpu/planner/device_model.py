@@ -249,6 +249,21 @@ class Thin:
 
 
 @dataclass(frozen=True)
+class WgradThin:
+    """Their filter gradients (families/wgrad_thin/cost.py)."""
+
+    start: float
+    copied: float
+    narrow: float
+    read: float
+    gathered: float
+    step: float
+    stored: float
+    issued: float
+    waited: float
+
+
+@dataclass(frozen=True)
 class Cublaslt:
     """cuBLASLt's products (families/cublaslt/cost.py)."""
 
@@ -282,6 +297,7 @@ class DeviceModel:
     wgrad_direct: WgradDirect
     depthwise: Depthwise
     thin: Thin
+    wgrad_thin: WgradThin
     cublaslt: Cublaslt
 
 

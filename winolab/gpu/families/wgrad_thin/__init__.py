@@ -1,0 +1,1 @@
+"""Filter gradients of layers of few channels on one side, on FFMA units."""
