@@ -34,6 +34,7 @@ TYPES = {"float32": 0, "float16": 1, "bfloat16": 2}  # as the kernels of gradien
 PARAMS = layout("GradientParams", "gradient_scheduler")
 REDUCE_PARAMS = layout("ReduceParams", "split_k")
 REDUCE_THREADS = 256
+MOST_PARTS = REDUCE_THREADS // 32  # of an element's buckets: so that a warp's are neighbours
 
 
 @dataclass(frozen=True)
@@ -366,10 +367,12 @@ def reduce(
     count: int,
     early: bool,
     wanted: int = 0,
+    multiprocessors: int = 0,
 ) -> None:
     """Launch the sum of ``count`` buckets at address ``buckets`` into dw.
 
-    ``early``: Kernel's; ``wanted``: fallback.cuh's flags.
+    ``early``: Kernel's; ``wanted``: fallback.cuh's flags; ``multiprocessors``: to be filled by
+    threads that add up parts of an element's buckets; 0: one adds up all, in the stated order.
     """
     params = REDUCE_PARAMS.pack(
         buckets,
@@ -381,4 +384,15 @@ def reduce(
         count,
         wanted,
     )
-    kernel((-(-gradient.weights // REDUCE_THREADS), 1, 1), REDUCE_THREADS, params, early)
+    blocks = -(-gradient.weights // REDUCE_THREADS)
+    grid = blocks, parts_of(count, blocks, multiprocessors), 1
+    kernel(grid, REDUCE_THREADS, params, early)
+
+
+def parts_of(count: int, blocks: int, multiprocessors: int) -> int:
+    """Threads that add up equal parts of as many buckets, a power of two: more than one where many
+    buckets are left to few blocks (docs/notes/088-who-adds-up-shares.md)."""
+    parts = 1
+    while parts < MOST_PARTS and 8 * parts < count and blocks * parts < 4 * multiprocessors:
+        parts *= 2
+    return parts

@@ -17,6 +17,7 @@ from tests.gpu.families.implicit_gemm.cases import DIRECTIONS, PRECISIONS, PROBL
 from winolab.algorithm import Problem
 from winolab.gpu.families.implicit_gemm.config import CONFIGS, WGMMA_CONFIGS, Config
 from winolab.gpu.families.implicit_gemm.plan import ImplicitGemmPlan
+from winolab.gpu.families.wgrad import REDUCE_THREADS, parts_of
 from winolab.gpu.planner.fallback import needs_scale
 from winolab.ref.algorithms import convolution
 from winolab.ref.error.bounds import bound
@@ -155,6 +156,21 @@ def test_copies_have_channels_filled_up(name: str, direction: str) -> None:
             a, b = operands(problem, direction, "fp32" if p.dtype == "float32" else precision)
             assert too_far(q, a, b, on_cpu(q, a, b)) == 0, q
         assert found
+
+
+@pytest.mark.parametrize("segments", [8, 9, 17, 40])
+def test_segments_of_few_weights_are_added_up_by_several_threads(segments: int) -> None:
+    """By as many as ``parts_of`` says, and none of the elements beyond the last block's is met."""
+    problem = layer((4, 12, 13, 8), 19, (3, 3), stride=2, padding=1)
+    for precision in ("fp16", "fp32_split"):
+        (p, *_) = offered(problem, "backward_filter", precision)
+        blocks = -(-math.prod(problem.w_shape) // REDUCE_THREADS)
+        parts = parts_of(segments, blocks, p.device.multiprocessors)
+        assert parts == {8: 1, 9: 2, 17: 4, 40: 8}[segments]
+        assert math.prod(problem.w_shape) % (REDUCE_THREADS // parts)
+        a, b = operands(problem, "backward_filter", "fp16" if precision == "fp16" else "fp32")
+        p = replace(p, segments=segments)
+        assert too_far(p, a, b, on_cpu(p, a, b)) == 0, p
 
 
 def test_the_bound_says_something() -> None:

@@ -12,7 +12,7 @@ from tests.gpu.support.gradients import SHARES, SMALL, asked, shared
 from tests.gpu.support.halves import APART, on_cpu, on_gpu, problems, too_far
 from winolab.algorithm import Problem
 from winolab.device import H100
-from winolab.gpu.families.wgrad import PARAMS
+from winolab.gpu.families.wgrad import PARAMS, parts_of
 from winolab.gpu.families.wgrad_direct.config import (
     COLUMNS,
     POINTWISE,
@@ -57,6 +57,16 @@ def test_strided_and_dilated_gradients_are_those_of_fp64(config, execute: Execut
         assert not problem.unit
         p = shared(planned(problem, precision, config, kind), *SHARES[turn % 4])
         assert too_far(p, x, dy, execute(p, x, dy)) <= 1, problem
+
+
+@pytest.mark.parametrize("execute", [on_cpu, pytest.param(on_gpu, marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(("shares", "warps"), [(8, 1), (9, 2), (17, 4), (40, 8)])
+def test_shares_of_few_work_tiles_are_added_up_by_several_warps(shares, warps, execute) -> None:
+    case = ((9, 40, 19, 72), (72, 1, 1, 72), 0, "fp16")
+    ((problem, precision, kind, x, dy),) = problems([case])
+    p = shared(planned(problem, precision, POINTWISE[0], kind), 4, -shares)
+    assert parts_of(shares, p.shares.work_tiles, H100.multiprocessors) == warps
+    assert too_far(p, x, dy, execute(p, x, dy)) <= 1
 
 
 def test_taps_a_step_apart_share_no_columns() -> None:

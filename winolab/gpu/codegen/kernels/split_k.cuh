@@ -1,5 +1,7 @@
 // dW: the compensated sum (Kahan 1965) of the segments' buckets, in FP32 and in their order.
 //
+// gridDim.y threads, a power of two, add up an equal part of an element's buckets each, in their order;
+// the first of them adds up what they have, in the same order.
 // FIRST: dw holds the first segment's sum already. ``Out`` is dw's type and ``store_sum`` writes it.
 #pragma once
 
@@ -29,8 +31,11 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS)
   if (!wanted(p.wanted)) return;
   const long long size = (long long)p.out_channels * p.taps_depth * p.taps_height * p.taps_width *
                          p.channels;
-  const long long element = (long long)blockIdx.x * REDUCE_THREADS + threadIdx.x;
-  if (element >= size) return;
+  const int parts = gridDim.y, elements = REDUCE_THREADS / parts, part = threadIdx.x / elements;
+  const long long element =
+      ((long long)blockIdx.x * parts + blockIdx.y) * elements + threadIdx.x % elements;
+  const bool there = element < size;
+  if (parts == 1 && !there) return;
   long long rest = element;
   const int in = (int)(rest % p.channels);
   rest /= p.channels;
@@ -42,19 +47,32 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS)
   Out* dw = p.dw + out * p.dw_out + depth * p.dw_depth + row * p.dw_row + tap * p.dw_tap +
             in * p.dw_in;
   float sum = 0.0f, lost = 0.0f;
-  if constexpr (FIRST) sum = (float)*dw;
+  const auto add = [&](float value) {
+    const float term = __fsub_rn(value, lost), total = __fadd_rn(sum, term);
+    const float rest = __fsub_rn(__fsub_rn(total, sum), term);
+    lost = rest - rest == 0.0f ? rest : 0.0f;  // an infinite sum has lost nothing
+    sum = total;
+  };
+  if constexpr (FIRST)
+    if (there && part == 0) sum = (float)*dw;
+  const int end = (int)((long long)p.count * (part + 1) / parts);
   const float* bucket = p.buckets + element;
-  for (int first = 0; first < p.count; first += REDUCE_AHEAD) {
+  for (int first = (int)((long long)p.count * part / parts); first < end; first += REDUCE_AHEAD) {
     float value[REDUCE_AHEAD];
 #pragma unroll
     for (int b = 0; b < REDUCE_AHEAD; ++b)
-      value[b] = first + b < p.count ? __ldg(bucket + (first + b) * size) : 0.0f;
+      value[b] = there && first + b < end ? __ldg(bucket + (first + b) * size) : 0.0f;
 #pragma unroll
-    for (int b = 0; b < REDUCE_AHEAD; ++b) {
-      const float term = __fsub_rn(value[b], lost), total = __fadd_rn(sum, term);
-      const float rest = __fsub_rn(__fsub_rn(total, sum), term);
-      lost = rest - rest == 0.0f ? rest : 0.0f;  // an infinite sum has lost nothing
-      sum = total;
+    for (int b = 0; b < REDUCE_AHEAD; ++b) add(value[b]);
+  }
+  if (parts > 1) {
+    __shared__ float others[2][REDUCE_THREADS];  // sums and what they lost
+    others[0][threadIdx.x] = sum, others[1][threadIdx.x] = lost;
+    __syncthreads();
+    if (part > 0 || !there) return;
+    for (int other = threadIdx.x + elements; other < REDUCE_THREADS; other += elements) {
+      add(others[0][other]);
+      lost = __fadd_rn(lost, others[1][other]);
     }
   }
 #ifdef EPILOGUE

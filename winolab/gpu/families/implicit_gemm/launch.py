@@ -35,8 +35,11 @@ def launch(
     params = finished(params, out, 0, call.out_dtype)
     kernels[call.main_kernel]((call.grid, 1, 1), threads, params)
     if call.segments > 1:
-        g, early = wgrad.Gradient.of(call.problem, unit=False), call.device.early_launches
-        wgrad.reduce(kernels["winolab_reduce"], g, out, workspace, call.segments, early, wanted)
+        g, device = wgrad.Gradient.of(call.problem, unit=False), call.device
+        wgrad.reduce(
+            *(kernels["winolab_reduce"], g, out, workspace, call.segments),
+            *(device.early_launches, wanted, device.multiprocessors),
+        )
 
 
 def _fill(

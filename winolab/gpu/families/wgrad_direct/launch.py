@@ -10,6 +10,7 @@ from winolab.gpu.families import scale
 from winolab.gpu.families.wgrad import (
     Gradient,
     parameters,
+    parts_of,
     reduce,
 )
 from winolab.gpu.families.wgrad_direct.chunks import ENDS, ORDERED, RUN, STARTS, Columns, Shares
@@ -52,8 +53,8 @@ def launch_narrow(
     grid, threads = (call.blocks * call.segments, 1, 1), CONSUMERS + v.producers
     kernels["winolab_wgrad_direct_narrow"](grid, threads, params)
     if call.segments > 1:
-        early = call.device.early_launches
-        reduce(kernels["winolab_reduce"], g, out, workspace, call.segments, early)
+        early, fill = call.device.early_launches, call.device.multiprocessors
+        reduce(kernels["winolab_reduce"], g, out, workspace, call.segments, early, 0, fill)
 
 
 def launch_split(
@@ -107,6 +108,6 @@ def gather(
     """Add up the parts of work tiles that blocks share, if there are any: RUN sums a thread."""
     if shares.workspace:
         runs = shares.shared * (v.n * v.bi * v.bo // CONSUMERS // RUN)
-        kernels["winolab_wgrad_direct_gather"](
-            (runs, 1, 1), CONSUMERS, params, device.early_launches
-        )
+        count = shares.splits or -(-shares.sharing // shares.shared)
+        grid = runs, parts_of(count, runs, device.multiprocessors), 1
+        kernels["winolab_wgrad_direct_gather"](grid, CONSUMERS, params, device.early_launches)
