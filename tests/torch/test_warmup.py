@@ -87,9 +87,9 @@ def on_a_gpu(monkeypatch: Any) -> Iterator[list[torch.Size]]:
     convolved: list[torch.Size] = []
     meanwhile = operators.cpu.meanwhile
 
-    def noted(direction: str, problem: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    def noted(direction: str, problem: Any, a: torch.Tensor, *more: Any) -> torch.Tensor:
         convolved.append(a.shape)
-        return meanwhile(direction, problem, a, b)
+        return meanwhile(direction, problem, a, *more)
 
     monkeypatch.setattr(operators.cpu, "meanwhile", noted)
     monkeypatch.setattr(operators, "_on_cpu", operators._on_cuda)
@@ -202,6 +202,13 @@ def test_calls_do_without_kernels_while_threads_compile_them(
             assert torch.equal(got, operators._on_cpu(direction, *arguments))
         named = operators._on_cuda(direction, *arguments, "direct")
         assert named == "by the kernels"
+        a, b, *rest = arguments
+        half = operators._on_cuda(direction, a.half(), b.half(), *rest, None, None, torch.float32)
+        assert half.dtype == torch.float32
+        exact = operators._on_cpu(direction, a.half().double(), b.half().double(), *rest)
+        terms = exact.new_tensor(8 * 14 * 14 * 9)  # at least as many as a sum has
+        sums = operators._on_cpu(direction, a.half().double().abs(), b.half().double().abs(), *rest)
+        assert ((half - exact).abs() <= terms * 2**-24 * sums).all()
     assert not compiled
     begin.set()
     for begun in operators.BACKGROUND._begun.values():

@@ -32,12 +32,17 @@ def convolve(asked: Asked, a: Tensor, b: Tensor) -> Tensor:
     return laid_like(a, result)
 
 
-def meanwhile(direction: str, problem: Problem, a: Tensor, b: Tensor) -> Tensor:
-    """By PyTorch on any device, without TF32, while the kernels that are meant are compiled."""
+def meanwhile(
+    direction: str, problem: Problem, a: Tensor, b: Tensor, dtype: str | None = None
+) -> Tensor:
+    """By PyTorch on any device, without TF32, while the kernels that are meant are compiled; the
+    result in that dtype, by default the operands'."""
+    wanted = getattr(torch, dtype) if dtype else a.dtype
+    a, b = (v.to(torch.promote_types(v.dtype, wanted)) for v in (a, b))
     cudnn: Any = torch.backends.cudnn
     how = {"benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic}
     with cudnn.flags(enabled=True, allow_tf32=False, **how):
-        return laid_like(a, _direct(direction, problem, a, b))
+        return laid_like(a, _direct(direction, problem, a, b)).to(wanted)
 
 
 def laid_like(a: Tensor, result: Tensor) -> Tensor:

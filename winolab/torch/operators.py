@@ -67,7 +67,7 @@ def _on_cuda(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
     check_tensors(direction, a, b)
     problem = question.problem(tuple(a.shape), tuple(b.shape))
     if not compiled(question, a, b):
-        return cpu.meanwhile(direction, problem, a, b)
+        return cpu.meanwhile(direction, problem, a, b, question.options.out_dtype)
     return kernels.convolve(direction, problem, a, b, question.options, None, question)
 
 

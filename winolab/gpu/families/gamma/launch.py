@@ -66,8 +66,10 @@ class Launches:
 
     @property
     def _known(self) -> tuple[int, float]:
-        """What the caller's scales say (scale.known)."""
+        """What the caller's scales say (scale.known), which without any takes no transforms."""
         tile = self.call.tile
+        if self.call.given is None:
+            return scale.known(None)
         return scale.known(self.call.given, transforms(tile.n, tile.r, self.call.points, SCALING))
 
     def early(self, follows: bool) -> bool:
