@@ -11,6 +11,8 @@ from experiments.gpu.samples import met
 FIRST = (
     ("import", "`import winolab`", "seconds", {"": 0.3}),
     ("import", "… and `winolab.conv_forward` looked up", "next_seconds", {}),
+    ("plans", "planning Inception-v3 forward, a core's seconds, FP32", "fp32_seconds", {}),
+    ("plans", "… and FP16", "fp16_seconds", {}),
     ("call", "`conv_forward`, first of a process", "seconds", {"filled": 0.1}),
     ("call", "… and of another shape", "next_seconds", {}),
     ("fp32", "Inception-v3 of 32, FP32: forward", "forward_seconds", {"empty": 10, "filled": 1}),

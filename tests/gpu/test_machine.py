@@ -69,6 +69,17 @@ def test_the_newest_compiler_that_the_driver_takes_comes_first(wheels, driver, o
     assert len(names) == 4  # and the loader's
 
 
+def test_the_system_is_asked_where_no_wheel_serves(wheels, monkeypatch) -> None:
+    asked = []
+    monkeypatch.setattr(machine.ctypes.util, "find_library", lambda name: asked.append(name))
+    machine.libraries("nvrtc", (12, 4))
+    machine.libraries("nvrtc", None)
+    assert not asked
+    machine.libraries("nvrtc", (11, 8))
+    machine.libraries("cublasLt", (12, 4))
+    assert asked == ["nvrtc", "cublasLt"]
+
+
 def test_the_compiler_is_the_first_that_loads(wheels, monkeypatch) -> None:
     def load(name: str) -> str:
         if name in missing:

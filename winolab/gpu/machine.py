@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import math
 import re
 from functools import cache
 from importlib.util import find_spec
@@ -76,7 +77,9 @@ def libraries(stem: str, driver: tuple[int, int] | None) -> list[str]:
     found.sort(key=_major, reverse=True)
     names = [path for path in found if ".alt." not in path.name]
     names += [Path(f"lib{stem}.so.{major}") for major in (13, 12)]
-    names += [Path(name) for name in [ctypes.util.find_library(stem)] if name]
+    newest = driver[0] if driver else math.inf
+    if not any(_major(name) <= newest for name in found):  # which asks a process, 10 ms and more
+        names += [Path(name) for name in [ctypes.util.find_library(stem)] if name]
     names += [p.resolve() for p in Path("/usr/local").glob(f"cuda*/lib64/lib{stem}.so")]
     if driver:
         names.sort(key=lambda name: _major(name) > driver[0])

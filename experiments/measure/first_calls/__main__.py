@@ -1,7 +1,8 @@
 """What first calls take: ``python -m experiments.measure.first_calls [--only NAME] [--quick]``.
 
 Every process is a fresh one, with the package's bytecode, as where it is installed. NAMES:
-``import``, of winolab, without a GPU, too; ``call``, the first of ``conv_forward`` in a process,
+``import``, of winolab; ``plans``, the processor's seconds of planning Inception-v3 and knowing its
+sources, both without a GPU, too; ``call``, the first of ``conv_forward`` in a process,
 from behind the import of that function and a CUDA context to a GPU that is done, of a layer of
 ResNet; ``fp32`` and ``fp16``, Inception-v3 of 32 images, channels last: its first forward pass in
 evaluation and its first training step, FP16 under autocast.
@@ -45,7 +46,8 @@ from winolab.gpu.machine import MachineError
 from winolab.lines import add
 
 RESULTS = ROOT / "experiments" / "results" / "first_calls.jsonl"
-NAMES = ("import", "call", "fp32", "fp16")
+NAMES = ("import", "plans", "call", "fp32", "fp16")
+HOST = ("import", "plans")  # without a GPU, too
 IMPORTS = 5  # processes that import
 LIMIT = 300  # seconds of a process
 
@@ -77,8 +79,9 @@ def measured(
         for each in known:
             shutil.copy(each, folder)
         ways = [("winolab", EMPTY), ("winolab", FILLED)]
-        ways += [("torch", NONE)] if name != "call" and not quick else []
-        only = ("forward",) if quick and name != "call" else ()
+        network = name not in (*HOST, "call")
+        ways += [("torch", NONE)] if network and not quick else []
+        only = ("forward",) if quick and network else ()
         for method, cache in ways:
             row = say(name, method, cache, folder, *only)
             yield {"first": name, "method": method, "cache": cache, **row}
@@ -109,15 +112,15 @@ def main(
             if time.monotonic() - started > seconds:
                 print("time is over; call again to go on")
                 break
-            if name != "import" and here["device"] == "CPU":
+            if name not in HOST and here["device"] == "CPU":
                 print(f"{name}: takes a GPU")
                 continue
             found = measured(name, quick=quick, modules=Path(modules))
-            rows = [{**row, **provenance(), **here} for row in found]
+            where = {**provenance(), **here}
+            rows = [{**row, **where} for row in found]
             add(output, rows)  # all of a name, or none
             for row in rows:
-                print({k: v for k, v in row.items() if k in ("first", "method", "cache")
-                       or "seconds" in k or "compiled" in k or "parts" in k})  # fmt: skip
+                print({key: value for key, value in row.items() if key not in where})
 
 
 def machine() -> Row:

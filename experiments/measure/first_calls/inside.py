@@ -97,6 +97,28 @@ def called() -> Row:
     return row
 
 
+def plans() -> Row:
+    """The processor's seconds of planning Inception-v3's layers forward, for an H200 that need not
+    be there, and of knowing their kernels' sources, by precision; what that imports counts."""
+    from winolab.bench.networks import layers_of
+    from winolab.device import datasheet
+    from winolab.gpu import warm
+    from winolab.options import ConvOptions
+
+    device, row = datasheet("h200"), {}
+    found = [layer.problem for layer, _ in layers_of("inception_v3")]
+    for precision in ("fp32", "fp16"):
+        started, distinct = time.process_time(), set()
+        options = ConvOptions(precision=precision, tolerance="direct:4").checked()
+        for problem in found:
+            if problem.batch == IMAGES:
+                units = warm.calls_units("forward", problem, device, options, kept=True)
+                distinct.update(unit.source for unit in units)
+        row[f"{precision}_seconds"] = time.process_time() - started
+        row[f"{precision}_kernels"] = len(distinct)
+    return row
+
+
 def network(
     kind: str, method: str, cache: str, tiny: bool = False, only: tuple[str, ...] = ()
 ) -> Row:
@@ -165,6 +187,7 @@ def network(
 
 PARTS = {
     "import": lambda method, cache, only: imported(),
+    "plans": lambda method, cache, only: plans(),
     "call": lambda method, cache, only: called(),
     "fp32": lambda method, cache, only: network("fp32", method, cache, only=only),
     "fp16": lambda method, cache, only: network("fp16", method, cache, only=only),

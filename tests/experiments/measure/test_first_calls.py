@@ -55,6 +55,14 @@ def test_a_quick_sitting_compiles_the_module_past_python_once(tmp_path: Path) ->
     ]
 
 
+def test_a_process_reads_what_one_before_it_planned(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("WINOLAB_PLANS", "1")
+    first, second = (first_calls.fresh("plans", "winolab", "", str(tmp_path)) for _ in range(2))
+    for precision in ("fp32", "fp16"):
+        assert first[f"{precision}_kernels"] == second[f"{precision}_kernels"] > 10
+        assert second[f"{precision}_seconds"] < first[f"{precision}_seconds"] / 2
+
+
 def test_a_fresh_process_imports(tmp_path) -> None:
     row = first_calls.fresh("import", "winolab", "", str(tmp_path))
     # Its module imports nothing of winolab before: numpy is what the lookup of a function takes.
