@@ -66,8 +66,9 @@ def _seconds(row: Row | None, field: str, aim: float | None) -> str:
 
 
 def _place(row: Row) -> str:
-    device = row["processor"] if row["device"] == "CPU" else f"an {row['device']}"
-    return f"{device}, {row['cores']} cores"
+    if row["device"] == "CPU":
+        return row["processor"]  # which says its cores
+    return f"an {row['device']}, {row['cores']} cores"
 
 
 def kernels() -> list[str]:
