@@ -95,9 +95,11 @@ def on_a_gpu(monkeypatch: Any) -> Iterator[list[torch.Size]]:
     monkeypatch.setattr(operators, "_on_cpu", operators._on_cuda)
     monkeypatch.setattr(MODULE, "gpu_of", lambda model: H100)
     monkeypatch.setattr(NATIVE, "begin", lambda: None)
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
     monkeypatch.setattr(conv, "convolve", lambda *how: pytest.fail("a kernel runs"))
     yield convolved
     assert operators.OBSERVED.calls is None
+    assert torch.backends.cudnn.benchmark
 
 
 class Odd(nn.Module):
@@ -109,6 +111,7 @@ class Odd(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.called += 1
+        assert type(x) is not torch.Tensor or not torch.backends.cudnn.benchmark
         self.last = self.layers(x) + torch.rand(1)
         if self.reads and not x.is_meta:
             raise IndexError("out of memory, as it were")

@@ -117,17 +117,17 @@ def _observed(model: nn.Module, inputs: Any) -> list[tuple[Asked, Tensor, Tensor
     before = [(module, dict(module.__dict__)) for module in model.modules()]
     gpus = {p.get_device() for p in model.parameters() if p.is_cuda}
     cudnn: Any = torch.backends.cudnn
-    how = {"allow_tf32": cudnn.allow_tf32, "deterministic": cudnn.deterministic}
-    flags = cudnn.flags(enabled=cudnn.enabled, benchmark=False, **how)
+    benchmark = cudnn.benchmark  # which would time its algorithms
     OBSERVED.calls = found = []
     try:
-        with torch.no_grad(), torch.random.fork_rng(gpus), flags:
+        cudnn.benchmark = False
+        with torch.no_grad(), torch.random.fork_rng(gpus):
             model(*(inputs if isinstance(inputs, tuple | list) else (inputs,)))
     except Exception as error:
         log.info("the model cannot be called as it is (%s)", error)
         return None
     finally:
-        OBSERVED.calls = None
+        OBSERVED.calls, cudnn.benchmark = None, benchmark
         for module, state in before:
             module.__dict__.clear()
             module.__dict__.update(state)

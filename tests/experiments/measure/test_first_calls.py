@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
+import winolab
 from experiments.measure.first_calls import __main__ as first_calls
 from experiments.measure.first_calls import inside
 from experiments.networks import waiting
 from winolab.device import H100
+from winolab.gpu import driver
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import planned
 from winolab.problem import Problem
@@ -99,6 +103,26 @@ def test_what_a_call_s_seconds_go_to_is_told() -> None:
     assert spent.keys() == {"plan"}
     assert 0 < between["plan"] < spent["plan"]
     assert planned.planned is whole
+
+
+def test_a_first_call_s_imports_and_context_stand_apart(monkeypatch) -> None:
+    shapes = []
+    device = SimpleNamespace(synchronize=lambda: None)
+    cupy = SimpleNamespace(
+        ones=lambda shape, dtype: np.ones(shape, dtype),
+        ascontiguousarray=np.ascontiguousarray,
+        cuda=SimpleNamespace(Device=lambda: device),
+    )
+    monkeypatch.setattr(driver, "cupy", lambda: cupy)
+    monkeypatch.setattr(
+        winolab, "conv_forward", lambda x, w, padding: shapes.append(x.shape), raising=False
+    )
+    monkeypatch.setattr(inside, "LAYER", ((1, 56, 56, 4), (4, 3, 3, 4)))
+    row = inside.called()
+    assert shapes == [(1, 56, 56, 4), (1, 28, 28, 4)]
+    apart = {"import_seconds", "cupy_seconds", "context_seconds"}
+    assert row.keys() == apart | {"seconds", "parts", "next_seconds", "next_parts"}
+    assert row["parts"].keys() == {"import"}
 
 
 def test_what_is_there_is_not_measured_again(tmp_path, monkeypatch) -> None:
