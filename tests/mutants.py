@@ -147,9 +147,18 @@ MUTANTS = [
     ),
     *_of("winolab/lines.py", "", ("os.fsync(self._file.fileno())", "pass")),
     *_of(
-        "winolab/gpu/runtime/cache.py",
-        "",
+        "winolab/gpu/runtime/cache/__init__.py",
+        "tests/gpu/runtime/cache/test_cache.py",
         ('f"{arch} {major}', 'f"{major}'),
+    ),
+    *_of(
+        "winolab/gpu/runtime/cache/plans.py",
+        "",
+        ("{sources()} {what}", "{what}"),
+        ("if hashed == digest(content).encode():", "if hashed:"),
+        ('f"{described(request)} {apart}"', "described(request)"),
+        ("own(path.parent) and own(path)", "own(path)"),
+        ("return library_there() == library", "return True"),
     ),
     *_of("winolab/arguments/arrays.py", "", ("65520.0", "65536.0")),
     *_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import random
+import struct
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -115,7 +116,17 @@ def test_what_decides_a_plan_is_told_apart(asked) -> None:
     assert len({plans.described(request) for request in requests}) == len(requests)
 
 
-@pytest.mark.parametrize("change", ["cut", "flipped", "empty", "foreign", "pickle"])
+def test_a_filter_apart_is_another_question(asked) -> None:
+    request = replace(REQUEST, algorithm=winolab.gamma(8, 6, 3), precision="fp32_split")
+    whole = {apart: planner.plan(request, apart) for apart in (False, True)}
+    assert whole[True].prepared_size > 0
+    for apart in (False, True, False, True):
+        another_process()
+        assert plans.planned(request, apart) == whole[apart]
+    assert asked == [request] * 2
+
+
+@pytest.mark.parametrize("change", ["cut", "flipped", "faster", "empty", "foreign", "pickle"])
 def test_a_damaged_plan_is_made_anew_and_written_over(folder, asked, change) -> None:
     first = plans.planned(REQUEST)
     (path,) = folder.iterdir()
@@ -124,12 +135,14 @@ def test_a_damaged_plan_is_made_anew_and_written_over(folder, asked, change) -> 
     path.write_bytes(
         {
             "cut": sound[:-1],
+            "faster": sound.replace(struct.pack(">d", first.predicted), struct.pack(">d", 1e-9)),
             "flipped": sound[:-1] + bytes([sound[-1] ^ 1]),
             "empty": b"",
             "foreign": plans.digest(b"x").encode() + b"x",
             "pickle": plans.digest(evil).encode() + evil,
         }[change]
     )
+    assert path.read_bytes() != sound
     another_process()
     assert plans.planned(REQUEST) == first
     assert asked == [REQUEST, REQUEST]
