@@ -116,6 +116,7 @@ STEPS = (
     Step("compiled", 300, f"{_NETWORKS} {_FIRST} --modes compiled"),
     Step("first", 200, "experiments.measure.first_calls"),
     Step("profiled", 100, "experiments.networks.profiled"),
+    Step("optimizers", 60, "experiments.training.profiled", limited=False),
     Step("errors", 60, "experiments.measure.errors"),
     Step("banks", 30, "experiments.measure.fused.shared_memory", limited=False),
     Step("counters", 270, "experiments.measure.counters", limited=False),

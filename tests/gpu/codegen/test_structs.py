@@ -257,7 +257,7 @@ INTERFACES = {
     "TileOutputs",
     "GammaParams",
     "Fetch", "Raw", "FilterRing", "Products", "Outputs", "Staging", "Finished", "GemmShared",
-    "Row", "Factors", "AccuracyCheck", "Walk",
+    "Row", "ChannelFactors", "BlockFactors", "Factors", "AccuracyCheck", "Walk",
 }  # fmt: skip
 
 

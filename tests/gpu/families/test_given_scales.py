@@ -17,7 +17,7 @@ from winolab.gpu import driver
 from winolab.gpu.families.gamma.config import KC
 from winolab.gpu.families.gamma_wgmma import plan as gamma_wgmma
 from winolab.gpu.families.gamma_wgmma.config import Config
-from winolab.gpu.families.scale import SAMPLERS
+from winolab.gpu.families.scale import SAMPLERS, THREADS
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import SCALING
 from winolab.gpu.planner.fallback import CorrelationWithFallback
@@ -127,7 +127,8 @@ def test_any_magnitude_can_be_given(size) -> None:
 
 
 def test_the_sampling_is_spared() -> None:
-    """One block that clears the flags where a prepared filter has its scales already."""
+    """One block that clears the flags where a prepared filter has its scales already, beside those
+    of images."""
     blocks = []
 
     def record(grid, threads, params, early=False) -> None:
@@ -139,7 +140,8 @@ def test_the_sampling_is_spared() -> None:
     view = View(1 << 20, (64, 64, 64, 64))
     for scale in (None, "11"):
         _chosen(scale).run(kernels, view, 1 << 30, view, 1 << 40, 0)
-    assert blocks == [SAMPLERS, 1]
+    images = -(-PROBLEM.batch // (THREADS // 32))
+    assert blocks == [SAMPLERS + images, 1 + images]
 
 
 def test_numpy_arrays_run_the_reference_with_it() -> None:

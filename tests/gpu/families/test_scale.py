@@ -156,3 +156,31 @@ def test_axes_without_gaps_are_one_up_to_what_32_bits_count() -> None:
     assert scale._merged(sizes, contiguous) == [4, 1 << 10, 1, 1, 1 << 21]
     assert scale._merged((3, 5, 7, 11, 2), (770, 154, 22, 2, 1)) == [1, 1, 1, 1, 2310]
     assert scale._merged((3, 5, 7, 11, 2), (770, 154, 24, 2, 1)) == [3, 5, 7, 1, 22]
+
+
+@pytest.mark.parametrize(("images", "shape"), [(6, (3, 5, 8)), (3, (30, 31, 64)), (40, (2, 4, 5))])
+def test_every_image_is_sampled_by_itself(images, shape) -> None:
+    """All of a small one; of a large one enough to meet what is half as large as its largest."""
+    problem = Problem.of((images, *shape), (4, 3, 3, shape[-1]), padding=1)
+    plan = next(iter(gamma_wgmma.plans(Request(problem, "forward", H100, None, "fp32_split"))))
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-1, 1, problem.x_shape).astype("float32")
+    x *= (2.0 ** -rng.integers(0, 60, images)).astype("float32").reshape(-1, 1, 1, 1)
+    x[1] = 0
+    header = np.full((scale.HEADER + 4 * scale.PEAKS) // 4, np.nan, "float32")
+    of_x, wide = View(x.ctypes.data, hosted._strides(x, 4)), shape[-1] % 4 == 0
+    kernels = hosted.load(plan.source(), plan.shared())
+    for known in (0, 1):
+        asked = scale.parameters(
+            plan.correlation, header.ctypes.data, 0, of_x, wide, known, by_image=True
+        )
+        scale.scale(kernels, asked, early=False)
+        peaks, largest = header[scale.HEADER // 4 :], np.abs(x).max(axis=(1, 2, 3))
+        assert np.isnan(peaks[images:]).all()
+        if known:
+            assert not peaks[:images].any()
+        elif math.prod(shape) <= 1024:
+            np.testing.assert_array_equal(peaks[:images], largest)
+        else:
+            assert (peaks[:images] <= largest).all()
+            assert (peaks[:images] >= largest / 2).all()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
-from tests.gpu.support.adversaries import DATA, made
+from tests.gpu.support.adversaries import BY_IMAGE, DATA, made
 from winolab import conv_backward_data, conv_backward_filter, conv_forward, prepare_filter
 from winolab.algorithm import Problem, direct, parse_algorithm
 from winolab.device import H100
@@ -106,7 +106,7 @@ def test_no_accuracy_is_lost(name: str, direction: str, text: str | None) -> Non
     assert plan.fallback == _with_fallback(FEWER, direction).fallback
     a, b, again, in_order = _again(name, FEWER, direction)
     got = hosted.execute(plan, a, b, kernels=_loaded(plan))
-    if DATA[name][1]:
+    if DATA[name][1] and name not in BY_IMAGE:
         np.testing.assert_array_equal(got, again)
         return
     assert not np.array_equal(got, again) or not got.any()
@@ -141,7 +141,8 @@ def test_filters_transformed_before_give_the_same_bits(name: str, text: str | No
 
 @pytest.mark.parametrize("text", ["gamma:8:6:3", "gamma:8:2:7", "gamma:4:2:3"])
 def test_thresholds_lie_where_errors_begin_to_grow(text: str) -> None:
-    """An image ever smaller than the other: as long as no flag is set, its error stays."""
+    """An image ever smaller than the other, but for a channel that no output reads: as long as no
+    flag is set, its error stays."""
     algorithm = parse_algorithm(text)
     r = algorithm.tiles[0].r
     problem = Problem.of((2, 2, 9, 64), (16, 1, r, 64), padding=(0, r // 2))
@@ -153,7 +154,8 @@ def test_thresholds_lie_where_errors_begin_to_grow(text: str) -> None:
     whole, flagged = None, []
     for binades in range(0, 21, 4):
         a, b = made("normal", problem.x_shape, problem.w_shape)
-        a[1] *= 2.0**-binades
+        a[1, ..., 1:] *= 2.0**-binades
+        b[..., 0] = 0
         flags = np.empty(4 * CorrelationWithFallback.flags, "uint8")
         got = hosted.execute(plan, a, b, kernels=kernels, left=flags)[1]
         error = _errors(got, convolution.forward(a, b, problem)[1], 0).max() * 2.0**binades
@@ -219,7 +221,7 @@ def test_one_launch_serves_groups_and_clusters(groups: int, split_k: int) -> Non
     shared = gamma_ffma.plans(Request(problem, "forward", H100, None, "fp32"))
     plan = replace(fast, fallback=next(p for p in shared if p.config.split_k == split_k))
     kernels, fallback = hosted.loaded(plan), hosted.loaded(plan.fallback)
-    for name in ("normal", "NaN", "an image 1e-30 as large"):
+    for name in ("normal", "NaN", "one huge element"):
         a, b = made(name, problem.x_shape, problem.w_shape)
         got = hosted.execute(plan, a, b, kernels=kernels)
         again = hosted.execute(plan.fallback, a, b, kernels=fallback)
@@ -298,7 +300,7 @@ def test_fallbacks_beside_each_other_end(shape: tuple[int, ...], groups: int) ->
     kernels, alone = (
         loader.load(p.source(), "guarded", p.shared(), 0) for p in (plan, plan.fallback)
     )
-    a, b = made("an image 1e-30 as large", problem.x_shape, problem.w_shape)
+    a, b = made("one huge element", problem.x_shape, problem.w_shape)
     x, w = cupy.asarray(a), cupy.asarray(b)
     inputs = _view(x, 4), _view(w, 5)
     space = cupy.empty(plan.fallback.workspace, "uint8")
@@ -321,7 +323,7 @@ def test_fallbacks_beside_each_other_end(shape: tuple[int, ...], groups: int) ->
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ["normal", "NaN", "an image 1e-30 as large"])
+@pytest.mark.parametrize("name", ["normal", "NaN", "one huge element"])
 def test_prepared_filters_are_checked_too(name: str) -> None:
     cupy = driver.cupy()
     problem = Problem.of((4, 29, 31, 64), (68, 3, 3, 64), padding=1)
@@ -351,7 +353,7 @@ def test_a_graph_holds_both_units() -> None:
         stream.begin_capture()
         plan.launch(kernels, *inputs, _view(y, 4), space.data.ptr, 0)
         graph = stream.end_capture()
-    for name in ("normal", "NaN", "normal", "an image 1e-30 as large"):
+    for name in ("normal", "NaN", "normal", "one huge element"):
         a, b = made(name, PROBLEM.x_shape, PROBLEM.w_shape)
         x.set(a)
         w.set(b)

@@ -27,6 +27,7 @@ LEAST_ROOM, MOST_ROOM = 1 << 10, 1 << 15
 SINGLE, PAIR = 80, 5000
 ROWS = 64  # output channels of a block, usually: a group's rows are filled up to a multiple
 SAMPLERS, THREADS = 128, 256  # blocks that sample x; of each, and of those that scan it
+PEAKS = 1024  # images, the first ones, that may have scales of their own
 # Bytes of scale.cuh's structs, the header filled up, and of accuracy_check.cuh's.
 HEADER = -(-size("Header", "scale", SAMPLERS=SAMPLERS) // 256) * 256
 ROW, LOSS = size("Row", "scale"), size("Loss", "scale")
@@ -35,6 +36,7 @@ BLOCKS = {  # as scale.cuh has them
     "SAMPLERS": SAMPLERS,
     "SCALE_THREADS": THREADS,
     "HEADER_BYTES": HEADER,
+    "PEAKS": PEAKS,
     "SUSPECT_BYTES": SUSPECT,
 }
 # FP32 in order errs by 0.30 · 2^-24 · √K of an output, and 1.3 times that may come from low parts
@@ -42,7 +44,7 @@ BLOCKS = {  # as scale.cuh has them
 SHARE = 2**-25 / math.sqrt(3) / (1.3 * 0.30 * 2**-24) * math.sqrt(2 / math.pi)
 
 PARAMS = layout("ScaleParams", "scale")
-KNOWN = [name for name, _ in PARAMS.fields].index("known")
+KNOWN, IMAGES = ([name for name, _ in PARAMS.fields].index(name) for name in ("known", "images"))
 
 
 def constants(*sides: tuple[Tile, Transforms]) -> dict[str, int]:
@@ -104,7 +106,7 @@ def room(c: Correlation, tiles: Sequence[Tile]) -> int:
 
 def header_size(c: Correlation, tiles: Sequence[Tile]) -> int:
     """Bytes that a workspace begins with where kernels check their accuracy."""
-    return HEADER + SUSPECT * room(c, tiles)
+    return HEADER + 4 * PEAKS + SUSPECT * room(c, tiles)
 
 
 def padded(c: Correlation, block: int = ROWS) -> int:
@@ -132,19 +134,23 @@ def parameters(
     block: int = ROWS,
     late: bool = False,
     room: int = 0,
+    by_image: bool = False,
 ) -> Params:
     """Parameters of ``scale``, which finds x's scale, and of ``scan``, or fallback_kernel.cuh's.
 
     ``header`` and ``rows`` are where they are kept; ``wide``: x allows loads of four elements;
     ``known``: the first of the function of that name; ``block`` as for ``padded``; ``late``:
     whether the launch behind ``scale`` may begin only when the sample is there; ``room``: for how
-    many suspects there is, behind the header.
+    many suspects there is, behind the header; ``by_image``: whether the kernels ask for the scales
+    of images.
     """
     vector = 4 if wide else 1
     *sizes, run = _merged((c.batch, *c.input, c.channels * c.groups), (*x.strides, 1))
     vectors = math.prod(sizes) * run // vector
-    last = run // vector, wide, c.groups * padded(c, block), known, late, room
-    return PARAMS.pack(x.address, header, rows, *x.strides, 1, vectors, *sizes[1:], *last)
+    of_image = max(1, vectors // max(1, c.batch))
+    images = min(c.batch, PEAKS) if by_image else 0
+    last = run // vector, wide, c.groups * padded(c, block), known, late, room, images
+    return PARAMS.pack(x.address, header, rows, *x.strides, 1, vectors, of_image, *sizes[1:], *last)
 
 
 def dense(c: Correlation, strides: Sequence[int]) -> tuple[int, int]:
@@ -163,9 +169,11 @@ def dense(c: Correlation, strides: Sequence[int]) -> tuple[int, int]:
 
 
 def scale(kernels: Kernels, params: Params, early: bool) -> None:
-    """Before the main kernel: the scale of x, no flag set. ``early``: it follows others."""
-    known = params.values[KNOWN]  # then one block clears the flags
-    kernels["winolab_scale"]((1 if known else SAMPLERS, 1, 1), THREADS, params, early)
+    """Before the main kernel: the scales of x and of images, no flag set. ``early``: it follows
+    others."""
+    known, images = params.values[KNOWN], params.values[IMAGES]  # known: one block clears the flags
+    blocks = (1 if known else SAMPLERS) - -images // (THREADS // 32)
+    kernels["winolab_scale"]((blocks, 1, 1), THREADS, params, early)
 
 
 def scan(kernels: Kernels, device: Device, params: Params) -> None:

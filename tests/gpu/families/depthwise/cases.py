@@ -90,9 +90,9 @@ def too_far(p: Any, a: np.ndarray, b: np.ndarray, result: np.ndarray) -> float:
     return float(np.where(off <= limit, 0.0, np.where(limit > 0, off / limit, np.inf)).max())
 
 
-def on_gpu(p: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def on_gpu(p: Any, a: np.ndarray, b: np.ndarray, left: np.ndarray | None = None) -> np.ndarray:
     """The result of a plan's kernels on GPU 0, of memory of NaN between zones of NaN, which it
-    leaves as they are."""
+    leaves as they are. ``left`` receives the bytes that the workspace begins with in the end."""
     from winolab.bench.contenders import launched
     from winolab.gpu import driver
     from winolab.gpu.runtime import loader
@@ -106,5 +106,7 @@ def on_gpu(p: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     a_at, b_at = (v.data.ptr for v in given)
     launched(p, kernels, 0, a_at, b_at, memory.data.ptr + zone, space.data.ptr + zone)
     assert all((v[:zone] == 0xFF).all() and (v[-zone:] == 0xFF).all() for v in (memory, space))
+    if left is not None:
+        left[...] = cp.asnumpy(space[zone : zone + left.size])
     found = cp.asnumpy(memory[zone : zone + size])
     return found.view(dtype_of(p.out_dtype)).reshape(shape)

@@ -20,7 +20,7 @@ struct Suspect {
 __device__ __forceinline__ Suspect* suspects(Header* header) {
   static_assert(sizeof(Header) <= HEADER_BYTES && HEADER_BYTES % alignof(Suspect) == 0, "behind it");
   static_assert(sizeof(Suspect) == SUSPECT_BYTES, "as the plan has it");
-  return reinterpret_cast<Suspect*>(reinterpret_cast<unsigned char*>(header) + HEADER_BYTES);
+  return reinterpret_cast<Suspect*>(peaks(header) + PEAKS);
 }
 
 __device__ __forceinline__ void note(Header* header, const Suspect& suspect) {
@@ -52,35 +52,37 @@ __device__ __forceinline__ bool confirmed(Header* header, int first, int step) {
 }
 
 // A thread's outputs in CHANNELS neighbouring channels: checked, and scaled back. KEPT: registers keep
-// the channels' factors.
+// the channels' factors. ``back``: the inverse of the scale of the outputs' image.
 template <int CHANNELS = 4, bool KEPT = CHANNELS == 2>
 struct AccuracyCheck {
   Header* header;
   const Row* rows;  // of the channels, where registers do not keep:
-  float back;       // of x
-  Factors kept[CHANNELS];
+  ChannelFactors kept[CHANNELS];
 
-  __device__ __forceinline__ AccuracyCheck(Header* header, const Row* rows, float scale)
-      : header(header), rows(rows), back(inverse_of(scale)) {
+  __device__ __forceinline__ AccuracyCheck(Header* header, const Row* rows)
+      : header(header), rows(rows) {
     static_assert(!KEPT);
   }
 
-  __device__ __forceinline__ AccuracyCheck(Header* header, const Factors* factors) : header(header) {
+  // Of a block's channels those from m on.
+  template <int COUNT>
+  __device__ __forceinline__ AccuracyCheck(Header* header, const BlockFactors<COUNT>& factors, int m)
+      : header(header) {
     static_assert(KEPT);
 #pragma unroll
-    for (int c = 0; c < CHANNELS; ++c) kept[c] = factors[c];
+    for (int c = 0; c < CHANNELS; ++c) kept[c] = factors.at(m + c);
   }
 
   // A tile's outputs in a row, of which the first ``count`` are: checked, then scaled back, which is
   // exact but where FP32 holds the result with fewer bits, or not. Each channel is judged by itself,
   // so that no neighbour, tile or image hides what it loses. Returned are the channels, as bits, of
   // which few outputs are small: for note_in_row().
-  __device__ __forceinline__ unsigned tile(float (&y)[CHANNELS][N], int count) {
+  __device__ __forceinline__ unsigned tile(float (&y)[CHANNELS][N], int count, float back) {
     unsigned small = 0;  // channels
     bool zero = false;   // a channel's
 #pragma unroll
     for (int c = 0; c < CHANNELS; ++c) {
-      const Factors factors = KEPT ? kept[c] : Factors(rows + c, back);
+      const Factors factors(KEPT ? kept[c] : ChannelFactors(rows + c), back);
       float size = 0.0f;
 #pragma unroll
       for (int o = 0; o < N; ++o) {
@@ -96,7 +98,9 @@ struct AccuracyCheck {
     return 0;
   }
 
-  __device__ __forceinline__ Factors factors(int c) const { return Factors(rows + c, back); }
+  __device__ __forceinline__ Factors factors(int c, float back) const {
+    return Factors(ChannelFactors(rows + c), back);
+  }
 };
 
 // The suspect of a channel's ``count`` outputs of a tile, by the row's last CHECKED_OUTPUTS that
@@ -115,9 +119,11 @@ __device__ __forceinline__ void scan(const ScaleParams& p, int block, int blocks
   bool tiny = false;
   for (long long i = first; i < p.vectors; i += step) {
     const float4 v = load_vector(p, i);
+    const int image = (int)(i / p.of_image);
+    const float own = image < p.images ? image_scale(p.header, scale, image) : scale;
     const float elements[] = {v.x, v.y, v.z, v.w};
 #pragma unroll
-    for (float x : elements) tiny |= x != 0.0f && fabsf(__fmul_rn(x, scale)) < UNDERFLOW;
+    for (float x : elements) tiny |= x != 0.0f && fabsf(__fmul_rn(x, own)) < UNDERFLOW;
   }
   for (long long i = first; i < p.all_rows; i += step) tiny |= p.rows[i].tiny != 0.0f;
   if (tiny) p.header->flags[TINY] = 1;

@@ -11,6 +11,10 @@
 // (of the sum of squares) is always suspect: FP32 errs less there than products of 22 bits, whose
 // errors do not average. SCALE_* bound the growth in the transforms and HEADROOM what a sample may
 // have missed, as exponents; LEAST_* are these thresholds' factors, in units of 2^-10.
+//
+// Images may be far apart in size. An image whose own sample lies more than MARGIN exponents below the
+// tensor's is multiplied by a larger power of two, its own (image_scale). Every output belongs to one
+// image, and what is said above of an output and x's scale holds of its image's.
 #pragma once
 
 #include "pipeline.cuh"
@@ -18,6 +22,10 @@
 
 constexpr int SAMPLE = 1 << 16, SAMPLE_RUN = 8;  // vectors of x, by SAMPLERS blocks; side by side
 constexpr int SCALE_WARPS = SCALE_THREADS / 32;
+constexpr int IMAGE_EACH = 8;  // vectors of an image that a lane of its warp looks at
+// Exponents by which an image has to lie below x to have a scale of its own, and that are left above
+// its sample besides HEADROOM, as it is smaller. Images of one distribution lie nearer.
+constexpr int MARGIN = 4;
 constexpr float UNDERFLOW = 1.0f / (1 << 22);    // above it no number vanishes
 
 struct Tickets {  // of fallback_kernel.cuh
@@ -38,12 +46,14 @@ struct ScaleParams {
   const Row* rows;  // of all groups
   long long batch_stride, depth_stride, row_stride, pixel_stride, channel_stride;
   long long vectors;  // of all elements
+  long long of_image;  // of those of an image
   int depth, height, width, run;  // run: vectors that follow one another
   int wide;                       // whether a vector has 4 floats, not 1
   int all_rows;
   int known;  // what the sample would find, as its bits, where the caller knows it; or 0
   int late;   // whether the launch behind may begin only when the sample is there
   int room;   // for suspects, behind the header
+  int images;  // that may have scales of their own; 0: none has
 };
 
 __device__ __forceinline__ unsigned magnitude(float v) { return __float_as_uint(v) & 0x7fffffffu; }
@@ -107,10 +117,57 @@ struct Row {
   }
 };
 
-// The largest elements of samples of x; no flag is set. Beside the filter's transform.
+// Behind the header: the largest elements, as bits, of samples of the first PEAKS images.
+__device__ __forceinline__ unsigned* peaks(Header* header) {
+  return reinterpret_cast<unsigned*>(reinterpret_cast<unsigned char*>(header) + HEADER_BYTES);
+}
+__device__ __forceinline__ const unsigned* peaks(const Header* header) {
+  return peaks(const_cast<Header*>(header));
+}
+
+__device__ __forceinline__ unsigned magnitude(const float4& v) {
+  return max(max(magnitude(v.x), magnitude(v.y)), max(magnitude(v.z), magnitude(v.w)));
+}
+
+// The vector that a sample's number stands for: runs are scattered, so that samples do not all fall on
+// the same channels. Vector by vector a call took 1 to 2 us longer.
+__device__ __forceinline__ long long sampled(unsigned at, unsigned stride) {
+  const unsigned run = at / SAMPLE_RUN;
+  const long long first = run * (long long)stride + (run * 2654435761u >> 8) % max(stride, 1u);
+  return stride > 1 ? first * SAMPLE_RUN + at % SAMPLE_RUN : at;
+}
+
+// An image's largest element of a sample, by a warp; 0 where the caller knows the scale.
+__device__ __forceinline__ void sample_image(const ScaleParams& p, int image) {
+  constexpr int ALL = 32 * IMAGE_EACH;
+  const unsigned stride = p.of_image > ALL ? max((unsigned)(p.of_image / ALL), 2u) : 1;
+  float4 found[IMAGE_EACH];
+#pragma unroll
+  for (int k = 0; k < IMAGE_EACH; ++k) {
+    const long long i = sampled(k * 32 + threadIdx.x % 32, stride);
+    found[k] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if (i < p.of_image && !p.known) found[k] = load_vector(p, image * p.of_image + i);
+  }
+  unsigned most = 0;
+#pragma unroll
+  for (int k = 0; k < IMAGE_EACH; ++k) most = max(most, magnitude(found[k]));
+  most = __reduce_max_sync(0xffffffffu, most);
+  if (threadIdx.x % 32 == 0) peaks(p.header)[image] = most;
+}
+
+// The largest elements of samples of x and, by the last blocks, of its images; no flag is set. Beside
+// the filter's transform.
 extern "C" __global__ void __launch_bounds__(SCALE_THREADS)
     winolab_scale(const __grid_constant__ ScaleParams p) {
   if (!p.late) next_launch_may_begin();
+  const int behind = (int)blockIdx.x - (p.known ? 1 : SAMPLERS);
+  if (behind >= 0) {
+    const int image = behind * SCALE_WARPS + (int)threadIdx.x / 32;
+    if (image < p.images) sample_image(p, image);
+    if (p.late) next_launch_may_begin();
+    launch_before_done();
+    return;
+  }
   __shared__ unsigned largest[SCALE_WARPS];
   constexpr int CLEARED = sizeof(Header) / sizeof(int) - SAMPLERS;  // all but maxima
   int* const word = reinterpret_cast<int*>(p.header) + threadIdx.x;
@@ -122,20 +179,13 @@ extern "C" __global__ void __launch_bounds__(SCALE_THREADS)
   float4 found[EACH];  // at once: one by one each load would wait for the last
 #pragma unroll
   for (int k = 0; k < EACH; ++k) {
-    const unsigned at = (k * SAMPLERS + blockIdx.x) * SCALE_THREADS + threadIdx.x;
-    // Scattered, so that samples do not all fall on the same channels, but in runs: vector by vector a
-    // call took 1 to 2 us longer.
-    const unsigned run = at / SAMPLE_RUN;
-    const long long first = run * (long long)stride + (run * 2654435761u >> 8) % max(stride, 1u);
-    const long long i = stride > 1 ? first * SAMPLE_RUN + at % SAMPLE_RUN : at;
+    const long long i = sampled((k * SAMPLERS + blockIdx.x) * SCALE_THREADS + threadIdx.x, stride);
     const bool asked = i < p.vectors && !p.known;
     found[k] = asked ? load_vector(p, i) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
   }
   unsigned most = 0;
 #pragma unroll
-  for (int k = 0; k < EACH; ++k)
-    most = max(max(most, max(magnitude(found[k].x), magnitude(found[k].y))),
-               max(magnitude(found[k].z), magnitude(found[k].w)));
+  for (int k = 0; k < EACH; ++k) most = max(most, magnitude(found[k]));
   most = __reduce_max_sync(0xffffffffu, most);
   if (threadIdx.x % 32 == 0) largest[threadIdx.x / 32] = most;
   __syncthreads();
@@ -157,14 +207,52 @@ __device__ __forceinline__ float input_scale(const Header* header) {
   return scale_of(most, SCALE_INPUT + HEADROOM);
 }
 
+// The scale of an image; ``scale``: x's, which it has unless the image is far smaller.
+__device__ __forceinline__ float image_scale(const Header* header, float scale, int image) {
+  const unsigned peak = image < PEAKS ? peaks(header)[image] : 0u;
+  if (peak == 0 || peak >= 0x7f800000u) return scale;
+  return fmaxf(scale, scale_of(peak, SCALE_INPUT + HEADROOM + MARGIN));
+}
+
+// Whether so many images all have x's scale; all lanes of a warp ask together.
+__device__ __forceinline__ bool one_scale(const Header* header, float scale, int images) {
+  const int count = min(images, PEAKS);
+  bool same = true;
+#pragma unroll 4
+  for (int i = threadIdx.x % 32; i < count; i += 32) same &= image_scale(header, scale, i) == scale;
+  return __all_sync(0xffffffffu, same);
+}
+
 __device__ __forceinline__ float scaled(float scale, float x) { return __fmul_rn(scale, x); }
 
-// What results in a channel are scaled back by, the smaller factor first, and Row::least.
+// What results in an output channel are scaled back by, besides x's scale, and Row::least.
+struct ChannelFactors {
+  float back, least;
+  __device__ __forceinline__ ChannelFactors() {}
+  __device__ __forceinline__ ChannelFactors(const Row* row) {
+    const float4 v = *reinterpret_cast<const float4*>(row);
+    back = v.y, least = v.z;
+  }
+};
+
+// Those of a block's output channels, in shared memory.
+template <int COUNT>
+struct BlockFactors {
+  float back[COUNT], least[COUNT];
+  __device__ __forceinline__ void set(int m, const ChannelFactors& of) {
+    back[m] = of.back, least[m] = of.least;
+  }
+  __device__ __forceinline__ ChannelFactors at(int m) const {
+    ChannelFactors of;
+    of.back = back[m], of.least = least[m];
+    return of;
+  }
+};
+
+// What results in a channel of an image are scaled back by, the smaller factor first, and Row::least.
 struct Factors {
   float first, last, least;
   __device__ __forceinline__ Factors() {}
-  __device__ __forceinline__ Factors(const Row* row, float back) {
-    const float4 v = *reinterpret_cast<const float4*>(row);
-    first = fminf(back, v.y), last = fmaxf(back, v.y), least = v.z;
-  }
+  __device__ __forceinline__ Factors(const ChannelFactors& of, float back)
+      : first(fminf(back, of.back)), last(fmaxf(back, of.back)), least(of.least) {}
 };

@@ -135,7 +135,9 @@ def correlate_split(
         if w:
             _split(call, kernels, group, w, prepared, early)
     for group in range(call.correlation.groups):
-        own = SPLIT_PARAMS.pack(header, scale.row(call.correlation, prepared, group), *plan.window)
+        rows = scale.row(call.correlation, prepared, group)
+        one_row = plan.window[0] if plan.flat else 0
+        own = SPLIT_PARAMS.pack(header, rows, *plan.window, call.correlation.batch, one_row)
         filters = _split_filter_map(call, _parts(call, prepared, group))
         both = Params.of(own, main_params(plan, group, x, filters, y))
         first = early and group == 0
@@ -147,7 +149,7 @@ def scale_params(call: SplitTiling, x: View, header: int, rows: int) -> Params:
     """Parameters of the launches that sample and scan x; ``header``, the filter's ``rows``."""
     c = call.correlation
     room = scale.room(c, TILES)
-    return scale.parameters(c, header, rows, x, True, _known(call)[0], room=room)
+    return scale.parameters(c, header, rows, x, True, _known(call)[0], room=room, by_image=True)
 
 
 def _known(call: SplitTiling) -> tuple[int, float]:

@@ -21,12 +21,22 @@ struct DirectSplitParams {
   const Row* rows;
   // A row of outputs of one phase that a window of a suspect is in; rows of an image.
   int window_width, window_height;
+  int images, one_row;  // one_row: positions of an image where all are in one row, or 0
   DirectParams walk;
 };
 
 constexpr int HALVES = BM > 128 ? 2 : 1, WIDTH = BM / HALVES;  // partial sums of output channels
 constexpr int SMALL = (BM + 127) / 128;  // words that have two bits of every eight of BM channels
 static_assert(HELD == 1 && BM % (16 * HALVES) == 0, "a warpgroup has 64 positions");
+
+// The image of a box's position, by its number; of none, another one.
+__device__ __forceinline__ int image_of(const DirectSplitParams& params, const DirectWorkTile& work,
+                                        int at) {
+  const DirectParams& p = params.walk;
+  const int image = params.one_row ? (work.width + at % p.pitch) / params.one_row
+                                   : work.image + at / p.pitch / p.box_height;
+  return min(image, params.images - 1);
+}
 
 // An output that is small by itself: a window of its row, or rows, that has CHECKED_OUTPUTS tells.
 __device__ __forceinline__ void suspect(const DirectSplitParams& params, const DirectWorkTile& work,
@@ -53,7 +63,7 @@ __device__ __forceinline__ void look_again(const DirectSplitParams& params, cons
   // Where all is computed again anyway nothing is noted: of gradients that are far apart in size 10
   // million outputs asked for a number, which took 5.7 of 6.9 ms (docs/notes/080).
   if (*static_cast<volatile int*>(&params.header->flags[LOST])) return;
-  const Factors f(params.rows + work.channel + channel, back);
+  const Factors f(ChannelFactors(params.rows + work.channel + channel), back);
   const float size =
       fabsf(__fmul_rn(__fmul_rn(y[channel], inverse_of(f.last)), inverse_of(f.first)));
   if (size == 0.0f)
@@ -64,18 +74,21 @@ __device__ __forceinline__ void look_again(const DirectSplitParams& params, cons
 
 // Sums are scaled back, and checked but where there is nothing to sum.
 __device__ __forceinline__ void finish(const DirectSplitParams& params, const DirectWorkTile& work,
-                                       const float (&acc)[BM / 2], float back, int first, int lane) {
+                                       const float (&acc)[BM / 2], const float (&scale)[2],
+                                       int first, int lane) {
   const DirectParams& p = params.walk;
   const int count = p.out_channels - work.channel;
   const Row* rows = params.rows + work.channel;
   float* y[2];
+  const float back[2] = {inverse_of(scale[0]), inverse_of(scale[1])};
 #pragma unroll
   for (int r = 0; r < 2; ++r) y[r] = position(p, work, first + r * 8 + lane / 4);
   unsigned small[2][SMALL] = {};  // by position: channels whose sums are, as bits
 #pragma unroll
   for (int j = 0; j < BM / 8; ++j) {
     const int channel = j * 8 + lane % 4 * 2, known = min(channel, count - 2);
-    const Factors factors[2] = {Factors(rows + known, back), Factors(rows + known + 1, back)};
+    const ChannelFactors channels[2] = {ChannelFactors(rows + known),
+                                        ChannelFactors(rows + known + 1)};
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const bool there = y[r] && channel < count;
@@ -83,9 +96,10 @@ __device__ __forceinline__ void finish(const DirectSplitParams& params, const Di
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
         const float sum = acc[4 * j + 2 * r + c], size = fabsf(sum);
-        const bool fits = size >= factors[c].least && size < __int_as_float(0x7f800000);
+        const Factors factors(channels[c], back[r]);
+        const bool fits = size >= factors.least && size < __int_as_float(0x7f800000);
         if (there && !fits) small[r][j / 16] |= 1u << (j % 16 * 2 + c);
-        v[c] = __fmul_rn(__fmul_rn(sum, factors[c].first), factors[c].last);
+        v[c] = __fmul_rn(__fmul_rn(sum, factors.first), factors.last);
       }
       if (there) *reinterpret_cast<float2*>(y[r] + channel) = make_float2(v[0], v[1]);
     }
@@ -99,14 +113,16 @@ __device__ __forceinline__ void finish(const DirectSplitParams& params, const Di
 #pragma unroll 1
       for (unsigned left = small[r][i]; left; left &= left - 1) {
         const int bit = __ffs(left) - 1, channel = i * 128 + bit / 2 * 8 + lane % 4 * 2 + bit % 2;
-        look_again(params, work, y[r], channel, first + r * 8 + lane / 4, back);
+        look_again(params, work, y[r], channel, first + r * 8 + lane / 4, back[r]);
       }
 }
 
-// A lane's channels of x for two products of 16, scaled and split: rows g and g + 8 of a warp's 16.
+// A lane's channels of x for two products of 16, scaled and split: rows g and g + 8 of a warp's 16, of
+// these scales.
 struct Fragments {
   unsigned high[2][4], low[2][4];
-  __device__ __forceinline__ Fragments(const unsigned char* x, int row, int lane, float scale) {
+  __device__ __forceinline__ Fragments(const unsigned char* x, int row, int lane,
+                                       const float (&scale)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int at = row + r * 8 + lane / 4;
@@ -114,8 +130,9 @@ struct Fragments {
       for (int h = 0; h < 2; ++h) {
         const int unit = (lane % 4 * 2 + h) ^ (at & 7);  // as the 128-byte swizzle has it
         const float4 v = *reinterpret_cast<const float4*>(x + at * ROW_BYTES + unit * 16);
-        split_pair(__fmul_rn(v.x, scale), __fmul_rn(v.y, scale), high[h][r], low[h][r]);
-        split_pair(__fmul_rn(v.z, scale), __fmul_rn(v.w, scale), high[h][r + 2], low[h][r + 2]);
+        const float s = scale[r];
+        split_pair(__fmul_rn(v.x, s), __fmul_rn(v.y, s), high[h][r], low[h][r]);
+        split_pair(__fmul_rn(v.z, s), __fmul_rn(v.w, s), high[h][r + 2], low[h][r + 2]);
       }
     }
   }
@@ -157,12 +174,19 @@ __device__ __forceinline__ void consume(const DirectSplitParams& params, DirectS
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const int first = group * (BN / 2) + warp * 16;
-  const float scale = input_scale(params.header);
+  const float of_x = input_scale(params.header);
+  const bool one = one_scale(params.header, of_x, params.images);
+  float scale[2] = {of_x, of_x};  // of the lane's two positions
   Pipe<X_STAGES> x_pipe;
   Pipe<W_STAGES> w_pipe;
 #pragma unroll 1
   for (int index = blockIdx.x; index < p.work_tiles; index += gridDim.x) {
     const DirectWorkTile work(p, index);
+    if (!one) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        scale[r] = image_scale(params.header, of_x, image_of(params, work, first + r * 8 + lane / 4));
+    }
     const int taps = !ALONG ? 1 : STRIDED ? work.taps_width.count : p.taps_width;
     const int next = STRIDED ? p.along_width.step : 1;  // tap's pixels
     float acc[BM / 2];
@@ -186,7 +210,7 @@ __device__ __forceinline__ void consume(const DirectSplitParams& params, DirectS
       }
       x_pipe.advance();
     }
-    finish(params, work, acc, inverse_of(scale), first, lane);
+    finish(params, work, acc, scale, first, lane);
   }
 }
 

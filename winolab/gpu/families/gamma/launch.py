@@ -24,6 +24,7 @@ class Launches:
     layout: Workspace
 
     params: ClassVar[Layout]  # of the main kernel
+    by_image: ClassVar[bool] = False  # whether that asks for images' scales
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
@@ -62,7 +63,8 @@ class Launches:
         """Parameters of the launches that sample and scan x; ``header``, the filter's ``rows``."""
         wide, known, c = self.call.config.xvec == 4, self._known[0], self.call.correlation
         room = scale.room(c, (self.call.tile,))
-        return scale.parameters(c, header, rows, x, wide, known, self.call.block, late, room)
+        block, by_image = self.call.block, self.by_image
+        return scale.parameters(c, header, rows, x, wide, known, block, late, room, by_image)
 
     @property
     def _known(self) -> tuple[int, float]:

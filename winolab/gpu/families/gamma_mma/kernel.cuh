@@ -253,7 +253,8 @@ __device__ __forceinline__ void finish(const GammaParams& p, GammaMmaShared& sha
   const int channel = work.block_m * BM + first;
   float* out = reinterpret_cast<float*>(shared.v);
   float* to = out + (warp / SHARERS * TILES_OUT + warp % SHARERS * PART + q * 2) * ROW_OUT + g;
-  AccuracyCheck<> check(p.header, p.rows + channel, input_scale(p.header));
+  AccuracyCheck<> check(p.header, p.rows + channel);
+  const float back = inverse_of(input_scale(p.header));
 #pragma unroll 1
   for (int pass = 0; pass < PASSES; ++pass) {
 #pragma unroll
@@ -284,11 +285,12 @@ __device__ __forceinline__ void finish(const GammaParams& p, GammaMmaShared& sha
       const int columns = inside ? min(N, p.out_width - column.first) : 0;
       Output* y_tile = p.y + column.batch * p.y_batch + column.depth * p.y_depth + row * p.y_row +
                        (long long)column.first * p.y_pixel + channel;
-      unsigned few = check.tile(y, columns);
+      unsigned few = check.tile(y, columns, back);
 #pragma unroll 1
       for (int c = 0; few && channel + c < p.out_channels; ++c, few >>= 1)
         if (few & 1)
-          note_in_row(p.header, y_tile + c, columns, column.first == 0, p.y_pixel, check.factors(c));
+          note_in_row(p.header, y_tile + c, columns, column.first == 0, p.y_pixel,
+                      check.factors(c, back));
 #ifdef EPILOGUE
       finish_tile<4, YVEC == 4>(p.epilogue, y, y_tile, p.y, p.y_pixel, columns, channel,
                                 p.out_channels - channel);

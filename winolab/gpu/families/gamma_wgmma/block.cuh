@@ -44,6 +44,8 @@ constexpr int TILES_OUT = BT / PASSES;                // tiles staged in a pass 
 constexpr int PLACES = U_AHEAD > 0 ? U_AHEAD : 1;     // of filters on their way
 constexpr int BUFFERS = 2;                            // of staged tiles
 constexpr bool STARTS = N < CHECKED_OUTPUTS;        // whether tiles tell that they begin a row
+// Whether images may have scales of their own. Rows of a packed batch go on from one to the next.
+constexpr bool BY_IMAGE = PARTS == 2 && PACKED == 0;
 static_assert(STEPS * SUMS <= 128 && COLUMNS % 8 == 0 && TILES_OUT % 8 == 0, "block shape");
 
 // Neighbouring channels of a pixel, four and two.

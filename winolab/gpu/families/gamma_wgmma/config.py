@@ -175,10 +175,10 @@ class Config(GammaConfig):
         v = -self.raw(tile, size) % LINE + STAGES * alpha * parts * tiles * KC * 2
         out = 2 * alpha * block // self.passes * (outputs + 4) * 4 + 32
         if self.finish(parts) == EXCHANGED:
-            # what is exchanged; tiles' places and columns; channels' factors, in 16 bits a struct
+            # what is exchanged; tiles' places and words; channels' factors, in 16 bits a struct
             # of nothing; the first channel and two barriers
             out = self.exchanges * CONSUMERS * alpha * 8 + block * 12
-            out += outputs * (12 if parts == 2 else 1) + 24
+            out += outputs * (8 if parts == 2 else 1) + 24
         u = self.u_ahead * parts * CONSUMERS * 16 or parts * 16
         if self.u_ring:  # states of both groups, with two barriers each; aligned to 128
             u = self.u_ring * (2 * self.share * parts * outputs * KC * 2 + 32) + 128
@@ -297,7 +297,7 @@ def _rings(tile: Tile, config: Config, parts: int, far: bool) -> Iterator[list[d
     if boxed and share in V_AS_A and config.yvec > 1 and not few:
         consumers, producers = (200, 88) if share < 4 else (208, 72)  # so that none spills
         if tile.alpha == TEN:
-            consumers, producers = 192, 104
+            consumers, producers = (200, 88) if share == 4 else (192, 104)
         v_as_a = {"ring": 0, "skew": share}  # all products with a low part come first
         v_as_a |= {"consumer_registers": consumers, "producer_registers": producers}
         rings = U_RINGS if tile.alpha < 8 else U_RINGS[1:]  # of eight states a third: -4 to 0.5 %

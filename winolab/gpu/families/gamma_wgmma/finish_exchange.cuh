@@ -19,8 +19,8 @@ constexpr int DESCRIBERS = LOADERS ? LOADERS - 32 - FILTER_LOADERS : CONSUMERS;
 struct Staging {
   float4 box[EXCHANGES][2][HELD][128];  // of a chunk, for a warpgroup, from the other one
   long long first[BT];                  // of a tile: its first output in y
-  int columns[BT];                      // its outputs along the width, 0: none; negative: STARTS
-  Factors factors[BM];
+  int words[BT];                        // place.cuh: its outputs along the width, their scale
+  BlockFactors<BM> factors;
   int channel;  // of the work tile, the first
   unsigned long long described, read;
 };
@@ -31,11 +31,12 @@ __device__ __forceinline__ void staging_init(Staging& staging) {
   barrier_init(&staging.read, CONSUMERS / 32);
 }
 __device__ __forceinline__ void meet() {}
-__device__ __forceinline__ void finish(const GammaParams&, Staging&, int, Delivered&, float) {}
+__device__ __forceinline__ void finish(const GammaParams&, Staging&, int, Delivered&) {}
 
 // Describe a work tile, by COUNT threads.
 template <int COUNT>
 __device__ __forceinline__ void places(const GammaParams& p, Staging& staging, int index, int thread) {
+  const float scale = input_scale(p.header);  // anew: registers are few
 #pragma unroll 1
   for (int first = 0; first < BT; first += COUNT) {
     unsigned tile = first + thread;
@@ -46,19 +47,23 @@ __device__ __forceinline__ void places(const GammaParams& p, Staging& staging, i
     TilePlace column(p, at);
     const int row = column.down(p, work.row + tile / COLUMNS);
     const int columns = column.outputs(p, at, row);
-    staging.columns[tile] = STARTS && column.first == 0 ? -columns : columns;
+    float back = 0.0f;
+    if constexpr (PARTS == 2) {
+      const int image = min(column.batch, p.batch - 1);
+      back = inverse_of(BY_IMAGE ? image_scale(p.header, scale, image) : scale);
+    }
+    staging.words[tile] = word_of(columns, STARTS && column.first == 0, back);
     staging.first[tile] = column.batch * p.y_batch + column.depth * p.y_depth + row * p.y_row +
                           (long long)column.first * p.y_pixel;
   }
 }
 template <int COUNT>
 __device__ __forceinline__ void factors(const GammaParams& p, Staging& staging, int index, int thread) {
-  const float back = inverse_of(input_scale(p.header));  // anew: registers are few
   const int channel = work_at(p, index).block_m * BM;
   if (thread == 0) staging.channel = channel;
 #pragma unroll 1
   for (int m = thread; m < BM; m += COUNT)
-    staging.factors[m] = Factors(p.rows + channel + m, back);
+    staging.factors.set(m, ChannelFactors(p.rows + channel + m));
 }
 
 // By the last DESCRIBERS: their last warp about channels, the others, or it too, about tiles.
@@ -91,7 +96,7 @@ __device__ __forceinline__ void deliver(const GammaParams& p, Staging& staging,
   give<GROUP>(staging, acc, 0);
   if constexpr (LOADERS > 0) barrier_wait(&staging.described, pipe.phase);
   consumers_sync<CONSUMERS>();  // chunk 0 has been given
-  Outputs<GROUP> outputs(p, staging.first, staging.columns, staging.factors, staging.channel);
+  Outputs<GROUP> outputs(p, staging.first, staging.words, staging.factors, staging.channel);
 #pragma unroll
   for (int i = 0; i < CHUNKS; ++i) {
     if (i > 0) consumers_sync<CONSUMERS>();  // chunk i - 1 has been read and, of two buffers, i given

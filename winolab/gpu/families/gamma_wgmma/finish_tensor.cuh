@@ -81,11 +81,12 @@ __device__ __forceinline__ void gather(float (&state)[4][ALPHA], float* staged) 
 }
 
 __device__ __forceinline__ void finish(const GammaParams& p, Staging& staging, int index,
-                                       Delivered& pipe, float scale) {
+                                       Delivered& pipe) {
   const int rank = SPLIT_K > 1 ? cluster_rank() : 0, thread = threadIdx.x - CONSUMERS;
   const WorkTile work(p, index);
   const int m = thread % (BM / 4) * 4, channel = work.block_m * BM + m;  // of the thread's outputs
-  AccuracyCheck<> check(p.header, p.rows + channel, scale);
+  AccuracyCheck<> check(p.header, p.rows + channel);
+  const float scale = input_scale(p.header);
 #pragma unroll 1
   for (int pass = 0; pass < PASSES; ++pass) {
     if constexpr (SPLIT_K == 1)
@@ -105,11 +106,14 @@ __device__ __forceinline__ void finish(const GammaParams& p, Staging& staging, i
       const int columns = channel < p.out_channels ? column.outputs(p, at, row) : 0;
       Output* to = p.y + column.batch * p.y_batch + column.depth * p.y_depth + row * p.y_row +
                    (long long)column.first * p.y_pixel + channel;
-      unsigned few = check.tile(y, columns);
+      const int image = min(column.batch, p.batch - 1);
+      const float back = inverse_of(BY_IMAGE ? image_scale(p.header, scale, image) : scale);
+      unsigned few = check.tile(y, columns, back);
 #pragma unroll 1
       for (int c = 0; few && channel + c < p.out_channels; ++c, few >>= 1)
         if (few & 1)
-          note_in_row(p.header, to + c, columns, column.first == 0, p.y_pixel, check.factors(c));
+          note_in_row(p.header, to + c, columns, column.first == 0, p.y_pixel,
+                      check.factors(c, back));
 #ifdef EPILOGUE
       finish_tile<4, YVEC == 4>(p.epilogue, y, to, p.y, p.y_pixel, columns, channel,
                                 p.out_channels - channel);

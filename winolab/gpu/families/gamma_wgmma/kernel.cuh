@@ -41,6 +41,34 @@ struct GammaWgmmaShared {
 };
 static_assert(sizeof(GammaWgmmaShared) <= SHARED, "as the plan has it");
 
+// The scales of a producer thread's tiles: x's or, where images may have others, their own. A thread's
+// tiles of a slot have the same column in every slot, but of blocks wider than a slot; those of a halved
+// slot are others.
+struct TileScales {
+  static constexpr int COUNT = 32 % COLUMNS == 0 ? 1 : COLUMNS % 32 == 0 ? COLUMNS / 32 : SLOTS;
+  bool one;  // for all images
+  float own[COUNT], halved;
+
+  __device__ __forceinline__ TileScales(const GammaParams& p) {
+    halved = input_scale(p.header);
+    one = !BY_IMAGE || one_scale(p.header, halved, p.batch);
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) own[i] = halved;
+  }
+  static __device__ __forceinline__ float of(const GammaParams& p, float x, int index, int tile) {
+    const int image = TilePlace(p, work_at(p, index).column + tile % COLUMNS).batch;
+    return image_scale(p.header, x, min(image, p.batch - 1));
+  }
+  // Those of another work tile.
+  __device__ __forceinline__ void at(const GammaParams& p, int index, int warp, int lane) {
+    if (one) return;
+    const float x = input_scale(p.header);  // anew: registers are few
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) own[i] = of(p, x, index, i * 32 + unit_tile(warp, lane));
+    if constexpr (HALVED) halved = of(p, x, index, (SLOTS - 1) * 32 + unit_tile(warp % 2, lane));
+  }
+};
+
 // Transforms two channels of a tile.
 __device__ __forceinline__ void transform(float scale, const Pair (&pixels)[ALPHA],
                                           unsigned (&parts)[ALPHA][PARTS]) {
@@ -58,7 +86,7 @@ __device__ __forceinline__ void transform(float scale, const Pair (&pixels)[ALPH
 
 __device__ __forceinline__ void produce(const GammaParams& p, GammaWgmmaShared& shared) {
   const int thread = threadIdx.x - CONSUMERS, warp = thread / 32, lane = thread % 32;
-  const float scale = input_scale(p.header);
+  TileScales scales(p);
   const Steps steps(p, SPLIT_K);
   Pipe<V_STAGES> pipe;
   Delivered out{};
@@ -73,9 +101,10 @@ __device__ __forceinline__ void produce(const GammaParams& p, GammaWgmmaShared& 
   for (int index = first; index < p.work_tiles + stride; index += stride) {
     const int count = index < p.work_tiles ? steps.end - steps.begin : 0;
     const int ahead = min(1, count);  // stages made before the last work tile's epilogue
+    if (count > 0) scales.at(p, index, warp, lane);
 #pragma unroll 1
     for (int step = 0; step <= count; ++step) {
-      if (step == ahead && index > first) finish(p, shared.staging, index - stride, out, scale);
+      if (step == ahead && index > first) finish(p, shared.staging, index - stride, out);
       if (step == count) break;
 #pragma unroll
       for (int g = 0; g < SLOTS; ++g) {
@@ -84,7 +113,7 @@ __device__ __forceinline__ void produce(const GammaParams& p, GammaWgmmaShared& 
         if (halved) {
           Pair pixels[ALPHA];
           fetch.pixels(g, pixels);
-          transform(scale, pixels, pairs[0]);
+          transform(scales.halved, pixels, pairs[0]);
         } else {
           Loaded pixels[ALPHA];
           fetch.pixels(g, pixels);
@@ -93,7 +122,7 @@ __device__ __forceinline__ void produce(const GammaParams& p, GammaWgmmaShared& 
             Pair two[ALPHA];
 #pragma unroll
             for (int i = 0; i < ALPHA; ++i) two[i] = pair_of(pixels[i], pair);
-            transform(scale, two, pairs[pair]);
+            transform(scales.own[g % TileScales::COUNT], two, pairs[pair]);
           }
         }
         if (g == 0) barrier_wait(&shared.v_empty[pipe.stage], pipe.phase ^ 1);

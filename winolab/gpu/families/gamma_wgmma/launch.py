@@ -22,6 +22,12 @@ class WgmmaLaunches(Launches):
 
     params = PARAMS
 
+    @property
+    def by_image(self) -> bool:
+        """Whether images have scales of their own: rows of a packed batch go on from one to the
+        next."""
+        return not self.call.config.packed
+
     def _fill(self, kernels: Kernels, x: View, to: int) -> None:
         if self.layout.padded:
             fill(kernels, self.call.correlation, self.call.device, x, to, self.call.size)

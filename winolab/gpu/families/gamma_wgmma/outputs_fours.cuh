@@ -29,9 +29,9 @@ __device__ __forceinline__ float4 chunk_of(const float (&acc)[STEPS][SUMS], int 
 template <int GROUP>
 struct Outputs {
   const long long* first;
-  const int* tile_columns;
-  const Factors* factors;
-  int channel, left;
+  const int* words;  // of tiles
+  const BlockFactors<BM>& factors;
+  int m, channel, left;  // m: the channel, in the block
   unsigned few = 0;  // of a chunk four bits: channels of which few outputs are small
   static_assert(CHUNKS * 4 <= 32);
   AccuracyCheck<4, true> check;
@@ -40,16 +40,16 @@ struct Outputs {
     return sixteen_in(GROUP, 0) * 16 + threadIdx.x % 4 * 4;
   }
 
-  __device__ __forceinline__ Outputs(const GammaParams& p, const long long* first, const int* columns,
-                                     const Factors* factors, int channel)
-      : first(first), tile_columns(columns), factors(factors + own()), channel(channel + own()),
-        left(p.out_channels - this->channel), check(p.header, this->factors) {}
+  __device__ __forceinline__ Outputs(const GammaParams& p, const long long* first, const int* words,
+                                     const BlockFactors<BM>& factors, int channel)
+      : first(first), words(words), factors(factors), m(own()), channel(channel + m),
+        left(p.out_channels - this->channel), check(p.header, factors, m) {}
 
   __device__ __forceinline__ void chunk(const GammaParams& p, int i, const float (&state)[4][ALPHA]) {
     if (i > 0 && i % THREAD_TILES == 0) {  // the next 16 channels from here on
       channel += 16;
       left -= 16;
-      check = AccuracyCheck<4, true>(p.header, factors += 16);
+      check = AccuracyCheck<4, true>(p.header, factors, m += 16);
     }
     const int own = tile_in(GROUP, i);
     const int tile = tile_of(own / 2, own % 2, threadIdx.x % 128);
@@ -57,9 +57,8 @@ struct Outputs {
 #pragma unroll
     for (int c = 0; c < 4; ++c) transform_output(state[c], y[c]);
     Output* to = p.y + (first[tile] + channel);
-    const int described = left > 0 ? tile_columns[tile] : 0;
-    const int columns = STARTS ? abs(described) : described;
-    few |= check.tile(y, columns) << i * 4;
+    const int word = words[tile], columns = left > 0 ? columns_of(word) : 0;
+    few |= check.tile(y, columns, back_of(word)) << i * 4;
 #ifdef EPILOGUE
     finish_tile<4, YVEC == 4>(p.epilogue, y, to, p.y, p.y_pixel, columns, channel, left);
 #endif
@@ -77,9 +76,9 @@ struct Outputs {
       const int i = bit / 4, c = i / THREAD_TILES * 16 + bit % 4 - LAST;
       if (!(few & 1) || channel + c >= p.out_channels) continue;
       const int own = tile_in(GROUP, i), tile = tile_of(own / 2, own % 2, threadIdx.x % 128);
-      const int columns = tile_columns[tile];
-      note_in_row(p.header, p.y + (first[tile] + channel + c), abs(columns), columns < 0, p.y_pixel,
-                  factors[c]);
+      const int word = words[tile];
+      note_in_row(p.header, p.y + (first[tile] + channel + c), columns_of(word), starts(word),
+                  p.y_pixel, Factors(factors.at(m + c), back_of(word)));
     }
   }
 };

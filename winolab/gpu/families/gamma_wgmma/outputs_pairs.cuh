@@ -36,9 +36,9 @@ __device__ __forceinline__ void store(unsigned short* to, float first, float sec
 template <int GROUP>
 struct Outputs {
   const long long* first;
-  const int* tile_columns;
-  const Factors* factors;
-  int channel, left;
+  const int* words;  // of tiles
+  const BlockFactors<BM>& factors;
+  int m, channel, left;  // m: the channel, in the block
   unsigned few = 0;  // of a tile two bits: channels of which few outputs are small
   static_assert(CHUNKS * 4 <= 32);
   AccuracyCheck<2> check;
@@ -47,10 +47,10 @@ struct Outputs {
     return threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 * 2;
   }
 
-  __device__ __forceinline__ Outputs(const GammaParams& p, const long long* first, const int* columns,
-                                     const Factors* factors, int channel)
-      : first(first), tile_columns(columns), factors(factors + own()), channel(channel + own()),
-        left(p.out_channels - this->channel), check(p.header, this->factors) {}
+  __device__ __forceinline__ Outputs(const GammaParams& p, const long long* first, const int* words,
+                                     const BlockFactors<BM>& factors, int channel)
+      : first(first), words(words), factors(factors), m(own()), channel(channel + m),
+        left(p.out_channels - this->channel), check(p.header, factors, m) {}
 
   __device__ __forceinline__ void chunk(const GammaParams& p, int i, const float (&state)[4][ALPHA]) {
 #pragma unroll
@@ -60,9 +60,8 @@ struct Outputs {
       transform_output(state[c], y[0]);
       transform_output(state[2 + c], y[1]);
       Output* to = p.y + (first[tile] + channel);
-      const int described = left > 0 ? tile_columns[tile] : 0;
-      const int columns = STARTS ? abs(described) : described;
-      few |= check.tile(y, columns) << (i * 2 + c) * 2;
+      const int word = words[tile], columns = left > 0 ? columns_of(word) : 0;
+      few |= check.tile(y, columns, back_of(word)) << (i * 2 + c) * 2;
 #ifdef EPILOGUE
       finish_tile<2, YVEC == 4>(p.epilogue, y, to, p.y, p.y_pixel, columns, channel, left);
 #endif
@@ -78,9 +77,9 @@ struct Outputs {
       const int c = bit % 2;
       if (!(few & 1) || channel + c >= p.out_channels) continue;
       const int tile = (GROUP * CHUNKS + bit / 4) * 8 + threadIdx.x % 4 * 2 + bit / 2 % 2;
-      const int columns = tile_columns[tile];
-      note_in_row(p.header, p.y + (first[tile] + channel + c), abs(columns), columns < 0, p.y_pixel,
-                  factors[c]);
+      const int word = words[tile];
+      note_in_row(p.header, p.y + (first[tile] + channel + c), columns_of(word), starts(word),
+                  p.y_pixel, Factors(factors.at(m + c), back_of(word)));
     }
   }
 };

@@ -25,6 +25,18 @@ struct TilePlace : Column {
   }
 };
 
+// A tile's word for the epilogue: how many outputs it has along the width, whether they begin a row
+// (STARTS), and the power of two that they are scaled back by for their image's sake; in 16 bits the
+// first alone. One word of both costs no register more than the first: of two arrays Γ8(6,3) spilled.
+__device__ __forceinline__ int word_of(int columns, bool starts, float back) {
+  return PARTS == 2 ? columns | starts << 7 | (int)(__float_as_uint(back) >> 23) << 8 : columns;
+}
+__device__ __forceinline__ int columns_of(int word) { return PARTS == 2 ? word & 0x7f : word; }
+__device__ __forceinline__ bool starts(int word) { return word & 0x80; }
+__device__ __forceinline__ float back_of(int word) {
+  return __uint_as_float((unsigned)(word & 0xff00) << 15);
+}
+
 // A block's work tile: MULTICAST neighbouring blocks have the same output channels and rows, and
 // neighbouring columns.
 __device__ __forceinline__ WorkTile work_at(const GammaParams& p, int index) {

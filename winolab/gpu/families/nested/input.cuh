@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(INPUT_THREADS)
 #pragma unroll
     for (int i = 0; i < IH; ++i) d[j][i] = unit.load(p, i, j);
   launch_before_done();
-  const float scale = input_scale(p.header);
+  const float scale = image_scale(p.header, input_scale(p.header), unit.image);
   if (!unit.stores) return;
   float half[2][AH][IW];  // transformed along the height
 #pragma unroll

@@ -14,6 +14,7 @@ struct InputParams {
   long long batch_stride, depth_stride, row_stride;
   int pixel_stride, depth, height, width, channels, pad_height, pad_width;
   int tiles_height, tiles_width, chunks, pitch, units;  // units: tiles of all frames × chunks
+  int first, batch;                                     // the chunk's first image; of all images
   NestedFilterParams filter;
   int describers;  // blocks, the first ones, that describe the filter's rows
 };
@@ -44,6 +45,7 @@ struct InputUnit {
   const Element* from;  // the tile's first pixel
   unsigned* v;          // of the first state
   int y0, x0, count;    // channels that are
+  int image;
   bool stores;          // where V has room for them
 
   __device__ __forceinline__ InputUnit(const InputParams& p, int unit, int lane) {
@@ -55,6 +57,7 @@ struct InputUnit {
     count = there ? p.channels - channel : 0;
     stores = there && word < p.pitch;
     y0 = row * NH - p.pad_height, x0 = column * NW - p.pad_width;
+    image = min(p.first + frame / p.depth, p.batch - 1);
     from = p.x + frame / p.depth * p.batch_stride + frame % p.depth * p.depth_stride +
            y0 * p.row_stride + (long long)x0 * p.pixel_stride + channel;
     v = p.v + (long long)tile * p.pitch + word;

@@ -67,7 +67,9 @@ def scale_params(call: Tiling, x: View, header: int, rows: int) -> Params:
     c = call.correlation
     wide = call.config.xvec == 2 and c.channels % 4 == 0
     known, room = _known(call)[0], scale.room(c, call.pair)
-    return scale.parameters(c, header, rows, x, wide, known, call.config.bm, room=room)
+    return scale.parameters(
+        c, header, rows, x, wide, known, call.config.bm, room=room, by_image=True
+    )
 
 
 def _known(call: Tiling) -> tuple[int, float]:
@@ -166,6 +168,8 @@ def _input(
         call.chunks,
         call.pitch,
         units,
+        batch.start,
+        c.batch,
     )
     describers = call.describers if describes else 0
     params = Params.of(params, filters, DESCRIBERS.pack(describers))
@@ -247,6 +251,7 @@ def _output(
         b.images,
         b.blocks_width,
         b.blocks_height,
+        batch.start,
     )
     blocks, threads = -(-units // THREADS), THREADS
     if not in_registers(call.pair):

@@ -9,9 +9,10 @@ extern "C" __global__ void __launch_bounds__(OUTPUT_THREADS)
   next_launch_may_begin();
   launch_before_done();
   const int index = (int)(blockIdx.x * (unsigned)OUTPUT_THREADS + threadIdx.x);
-  const float back = inverse_of(input_scale(p.header));  // of all lanes
+  const float scale = input_scale(p.header);  // of all lanes
   if (index >= p.units) return;
   const OutputUnit unit(p, index);
+  const float back = inverse_of(image_scale(p.header, scale, unit.image));
   float half[2][NH][AW];  // transformed along the height
 #pragma unroll
   for (int j = 0; j < AW; ++j) {

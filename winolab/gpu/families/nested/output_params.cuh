@@ -18,4 +18,5 @@ struct OutputParams {
   int tiles_height, tiles_width, pairs, units;  // units: tiles × pairs of channels
   int run;  // tiles that blocks take in order, whatever their row; 0: a box's
   int box_width, box_height, box_images, blocks_width, blocks_height;
+  int first;  // the chunk's first image
 };

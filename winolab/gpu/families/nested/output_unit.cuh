@@ -62,6 +62,7 @@ struct OutputUnit {
   const Sum* m;  // of the first state
   Out* y;        // of the tile's frame
   int channel, y0, x0, height, width;  // outputs that are
+  int image;
 
   __device__ __forceinline__ OutputUnit(const OutputParams& p, int unit) {
     channel = unit % p.pairs * 2;
@@ -76,6 +77,7 @@ struct OutputUnit {
                        bx % p.box_width;
     m = static_cast<const Sum*>(p.m) + ((long long)block * BN + in_box) * p.pitch + channel;
     y0 = row * NH, x0 = column * NW;
+    image = p.first + frame / p.depth;
     height = min(NH, p.height - y0), width = min(NW, p.width - x0);
     y = p.y + frame / p.depth * p.batch_stride + frame % p.depth * p.depth_stride + channel;
   }

@@ -226,7 +226,8 @@ struct TileOutputs {
   float size[2] = {};  // of the outputs, scaled
 
   __device__ __forceinline__ TileOutputs(const Row* rows, float back) {
-    factors[0] = Factors(rows, back), factors[1] = Factors(rows + 1, back);
+    factors[0] = Factors(ChannelFactors(rows), back);
+    factors[1] = Factors(ChannelFactors(rows + 1), back);
   }
 
   __device__ __forceinline__ void add(float (&y)[2]) {

@@ -19,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(STAGED_THREADS)
   float2* const half = reinterpret_cast<float2*>(memory) + lane;  // [AH][IW][LANES]
   const InputUnit unit(p, blockIdx.x - p.describers, lane);
   launch_before_done();
-  const float scale = input_scale(p.header);
+  const float scale = image_scale(p.header, input_scale(p.header), unit.image);
 #pragma unroll 1
   for (int j = place; j < IW; j += STAGED_INPUT) {
     float pixels[2][IH], states[2][AH];

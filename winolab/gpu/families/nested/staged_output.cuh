@@ -14,11 +14,12 @@ extern "C" __global__ void __launch_bounds__(STAGED_THREADS)
   __shared__ float2 sizes[NH][STAGED_LANES];
   const int lane = threadIdx.x % STAGED_LANES, place = threadIdx.x / STAGED_LANES;
   float2* const half = reinterpret_cast<float2*>(memory) + lane;  // [NH][AW][STAGED_LANES]
-  const float back = inverse_of(input_scale(p.header));           // of all lanes
+  const float scale = input_scale(p.header);                      // of all lanes
   const int groups = (p.pairs + STAGED_LANES - 1) / STAGED_LANES;
   const int tile = blockIdx.x / groups, pair = blockIdx.x % groups * STAGED_LANES + lane;
   const bool there = pair < p.pairs;
   const OutputUnit unit(p, tile * p.pairs + (there ? pair : 0));
+  const float back = inverse_of(image_scale(p.header, scale, unit.image));
 #pragma unroll 1
   for (int j = place; j < AW; j += STAGED_OUTPUT) {
     float sums[2][NH];
