@@ -11,7 +11,7 @@ from typing import Any
 from experiments.calibrate.rows import Timed
 from winolab.algorithm import Algorithm, Tile, gamma, parse_algorithm
 from winolab.arguments.tolerance import Tolerance
-from winolab.arguments.variants import FUSED_FP16
+from winolab.arguments.variants import FUSED, FUSED_FP16
 from winolab.bench.contenders import unnamed
 from winolab.gpu.families.depthwise.plan import DepthwisePlan
 from winolab.gpu.families.gamma.config import PARTS
@@ -23,9 +23,11 @@ from winolab.gpu.families.gamma_wgmma import config as wgmma
 from winolab.gpu.families.gamma_wgmma.plan import GammaWgmmaPlan
 from winolab.gpu.families.implicit_gemm.plan import ImplicitGemmPlan
 from winolab.gpu.families.registry import FAMILIES
+from winolab.gpu.families.wgrad import REDUCE_THREADS, Gradient, parts_of
 from winolab.gpu.families.wgrad_direct.chunks import Cost, blocks_of_row, ways
 from winolab.gpu.families.wgrad_direct.plan import WgradColumnsPlan
-from winolab.gpu.families.wgrad_mma.plan import WgradMmaPlan
+from winolab.gpu.families.wgrad_mma import config as fused
+from winolab.gpu.families.wgrad_mma.plan import WgradMmaPlan, flat_plans
 from winolab.gpu.families.wgrad_mma.tiling import first
 from winolab.gpu.families.wgrad_thin.plan import WgradThinPlan
 from winolab.gpu.planner.correlation import Correlation
@@ -47,6 +49,7 @@ def plan_of(row: Timed) -> Any:
         return (_ffma if row.products == "fp32" else _wgmma)(request, tile, row.variant)
     every = (p for algorithm in _algorithms(row) for p in _offered(request, algorithm))
     plans = [p for p in every if p.kernel == row.kernel and str(p.config) == row.variant]
+    plans = plans or list(_fused(request, row))
     if plans and isinstance(plans[0], WgradColumnsPlan):
         return _sharing(plans[0], row.workspace)
     if plans and (cut := _CUT.get(type(plans[0]))):
@@ -77,7 +80,8 @@ def _walked(p: DepthwisePlan, row: Timed) -> DepthwisePlan:
 
 
 def _segmented(p: ImplicitGemmPlan, row: Timed) -> ImplicitGemmPlan | None:
-    """The plan with as many segments of a gradient as a row says, or as take its workspace."""
+    """The plan with as many segments of a gradient as a row says, or as take its workspace; None
+    where threads share what one added up when rows were measured (docs/notes/088)."""
     if not p.gradient:
         return p
     segments = dict(row.cut).get("segments")
@@ -86,7 +90,24 @@ def _segmented(p: ImplicitGemmPlan, row: Timed) -> ImplicitGemmPlan | None:
         bucket = (replace(p, segments=2).workspace - one) // 2
         segments = max(1, ((row.workspace or 0) - one) // bucket)
     found = replace(p, segments=segments)
-    return found if row.workspace in (None, found.workspace) else None
+    blocks = -(-Gradient.of(p.problem, unit=False).weights // REDUCE_THREADS)
+    shared = parts_of(segments, blocks, p.device.multiprocessors) > 1
+    return found if row.workspace in (None, found.workspace) and not shared else None
+
+
+def _fused(request: Request, row: Timed) -> Iterator[WgradMmaPlan]:
+    """The plans of a config of fused Ω that is not offered: with a policy off or on. Transforms
+    whose rows are computed one by one have more instructions, which the model does not count."""
+    if "paired=0" in row.variant:
+        return
+    found = re.fullmatch(r"(\d+)x(\d+)x16 stages=\d+((?: [a-z]+\d?=\d+)*)", row.variant)
+    if not found or row.direction != "backward_filter" or row.products not in ("fp16", "bf16"):
+        return
+    config = fused.Config(int(found[1]), int(found[2]), **_numbers(row.variant.split()[1:]))
+    for algorithm in _algorithms(row):
+        if algorithm and algorithm.variant in (FUSED, FUSED_FP16):
+            asked = replace(request, algorithm=algorithm, config=config)
+            yield from (p for p in flat_plans(asked) if str(p.config) == row.variant)
 
 
 def _flat(p: WgradMmaPlan, row: Timed) -> WgradMmaPlan:
@@ -129,8 +150,8 @@ def _algorithms(row: Timed) -> Iterator[Algorithm | None]:
         if named and row.layer.problem.filter[-1] % int(found[2]) == 0:
             text = "omega:{}:{}:{}".format(*found.groups())
             yield parse_algorithm(text)
-            if "sums=16" in row.variant:
-                yield parse_algorithm(f"{text};variant={FUSED_FP16}")
+            variant = FUSED_FP16 if "sums=16" in row.variant else FUSED
+            yield parse_algorithm(f"{text};variant={variant}")
         yield None
 
 

@@ -61,7 +61,7 @@ POLICIES: dict[str, dict[str, tuple[str, ...]]] = {
     "implicit_gemm": {"fill": (), "producers": BLOCKS},
     "implicit_gemm_wgmma": {"fill": ()},
     "wgrad_ffma": {"wrap": ()},
-    "wgrad_mma": {"wrap": (), "half2": ()},
+    "wgrad_mma": {"wrap": (), "half2": (), "ahead": ("stages",), "pad": ("stages",)},
     "thin": {"lanes": ("vector", "positions", "few")},
     "depthwise": {"stages": ("kind", "strips", "group", *BLOCKS, "vector"), "vector": BLOCKS},
 }

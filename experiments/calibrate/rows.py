@@ -29,7 +29,7 @@ LAYERS = (
     "networks_backward_data", "networks_backward_filter",
 )  # fmt: skip
 GEMM = "implicit_gemm"  # whose rows are all of one version, and have no pick among them
-SPLIT = ("Γ1(1,1)", "fp32_split")
+SPLIT = (("Γ1(1,1)", "fp32_split"), ("Ω2(1,1)", "fp32_split"))
 SQUARE = re.compile(
     r"(\d+)x(\d+)x(\d+)x(\d+):(?:(\d+)x)?(\d+)x\d+(?:/(\d+))?"
     r"(?: dilation (\d+))?(?: padding (\d+))?(?: groups (\d+))?"
@@ -137,7 +137,7 @@ def _layers(file: str) -> Iterator[Timed]:
     for row in latest(stored(RESULTS / f"{file}.jsonl")) if file != GEMM else _lines(file):
         kernel, group = row.get("kernel", ""), row["precision"]
         products = row.get("products", "fp32_split" if group == "fp32" else group)
-        if kernel in ("depthwise", "implicit GEMM") or (kernel, products) == SPLIT:
+        if kernel in ("depthwise", "implicit GEMM") or (kernel, products) in SPLIT:
             cut = {name: row[name] for name in ("rows", "workers", "segments") if name in row}
             yield Timed(
                 "", _layer(row["layer"]), row["direction"], group, DEVICES[row["device"]], kernel,

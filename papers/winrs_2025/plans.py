@@ -9,18 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from experiments.harness.tables import Cell, Table, one, select
 from papers.winrs_2025.grid import FILTERS, PAPER, grid
 from winolab.algorithm import Problem, direct, winrs
+from winolab.arguments.tolerance import Tolerance
 from winolab.device import DATASHEETS, Device
 from winolab.gpu.families import registry
 from winolab.gpu.families.wgrad_mma.cost import unit_cycles
 from winolab.gpu.families.wgrad_mma.plan import WgradMmaPlan
 from winolab.gpu.planner.request import Plan, Request
 from winolab.ref.algorithms.winrs.plan import data_size
+from winolab.ref.error.metrics import ADMISSIBLE
 
 Row = dict[str, Any]
 FAMILY = {family.name: family for family in registry.FAMILIES}
@@ -31,6 +33,13 @@ TAPS, CHANNELS = (3, 5, 7, 9), (32, 64, 128, 256, 512)
 POSITIONS = 64 * 112  # channels times width, of layers of 32 images and equal work
 
 
+def transforming(family: registry.Family, request: Request) -> list[Plan]:
+    """A family's plans that transform in FP32, by whatever tile errs no more than the paper's."""
+    found = family.plans(replace(request, tolerance=Tolerance("direct", ADMISSIBLE)))
+    wide = (p for p in found if not getattr(p.config, "half2", 0))
+    return [p for p in wide if any(t.alpha > 1 for t in p.tiles)]
+
+
 def omega(
     problem: Problem, device: Device, precision: str, family: str = "", limit: int | None = None
 ) -> Plan | None:
@@ -38,9 +47,8 @@ def omega(
     at most ``limit`` bytes of workspace."""
     request = Request(problem, "backward_filter", device, None, precision, workspace_limit=limit)
     with suppress(ValueError):
-        found = FAMILY[family or FUSED[precision]].plans(request)
-        transforming = [p for p in found if any(t.alpha > 1 for t in p.tiles)]
-        return min(transforming, key=lambda p: p.predicted, default=None)
+        found = transforming(FAMILY[family or FUSED[precision]], request)
+        return min(found, key=lambda p: p.predicted, default=None)
     return None
 
 

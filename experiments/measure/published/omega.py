@@ -1,14 +1,14 @@
 """On a GPU: fused Ω in FP16 beside Ω in two launches, direct products, FP32 and PyTorch.
 
 ``python -m experiments.measure.published.omega [--seconds S] [--policy NAMES]`` adds to
-experiments/results/fused_omega.jsonl: filter gradients of 3 to 9 taps, 64 to 256 channels, N = 32.
-Of fused Ω every block shape of the paper's tiles that divide the filter, and of the fastest
-predicted: rows not padded (pad=0), transforms of pairs in 16 bits (half2=1), sums in FP16, columns
-in shared memory before they are transformed (ahead=1, 2), rows of transforms one by one (paired=0),
-staged rows not padded (staged=0; FP32's lanes stage floats in no turn: turned=0). A row's
-``cold_us`` are quartiles with L2 overwritten before a call; ``of_data`` is the workspace over the
-bytes of x, w and y; ``relative_rms_u11`` the error on U[-1, 1) against FP64, and beside it what is
-predicted.
+experiments/results/fused_omega.jsonl: filter gradients of 3 to 9 taps, 32 to 256 channels, N = 32.
+Of fused Ω every block shape of the paper's tiles that divide the filter, without policies, and of
+the fastest predicted: rows not padded (pad=0), transforms of pairs in 16 bits (half2=1), sums in
+FP16, columns in shared memory before they are transformed (ahead=1, 2), rows of transforms one by
+one (paired=0), staged rows not padded (staged=0; FP32's lanes stage floats in no turn: turned=0). A
+row's ``cold_us`` are quartiles with L2 overwritten before a call; ``of_data`` is the workspace over
+the bytes of x, w and y; ``relative_rms_u11`` the error on U[-1, 1) against FP64, and beside it what
+is predicted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Plan, Request
 
 RESULTS = ROOT / "experiments" / "results" / "fused_omega.jsonl"
-TAPS, MAPS = (3, 5, 7, 9), ((64, 112), (128, 56), (256, 28))
+TAPS, MAPS = (3, 5, 7, 9), ((64, 112), (128, 56), (256, 28), (32, 224))
 ROUNDS = 9
 AHEAD = (1, 2)  # steps; what shared memory does not hold is left out
 FAMILY = {family.name: family for family in registry.FAMILIES}
@@ -96,13 +96,12 @@ def _fused(request: Request, tile: Tile) -> Iterator[Plan]:
     sizes = tile.alpha, tile.n, tile.r
     named = replace(request, algorithm=omega(*sizes, variant=FUSED))
     shapes: dict[tuple[int, int], Any] = {}
-    for p in sorted(FAMILY["wgrad_mma"].plans(named), key=lambda p: p.predicted):
-        v: Any = p.config
-        shapes.setdefault((v.bi, v.bo), p)
+    for p in _plain(named):
+        shapes.setdefault((p.config.bi, p.config.bo), p)
     yield from shapes.values()
     best: Any = next(iter(shapes.values()))
     halves = replace(request, algorithm=omega(*sizes, variant=FUSED_FP16))
-    sums: Any = min(FAMILY["wgrad_mma"].plans(halves), key=lambda p: p.predicted)
+    sums = _plain(halves)[0]
     yield sums
     for asked, config in (
         (named, replace(best.config, pad=0)),
@@ -114,6 +113,12 @@ def _fused(request: Request, tile: Tile) -> Iterator[Plan]:
         (halves, replace(sums.config, ahead=1, half2=1)),
     ):
         yield from FAMILY["wgrad_mma"].plans(replace(asked, config=config))
+
+
+def _plain(request: Request) -> list[Any]:
+    """Fused Ω's plans that load columns into registers, the fastest predicted first."""
+    found: list[Any] = list(FAMILY["wgrad_mma"].plans(request))
+    return sorted((p for p in found if not p.config.ahead), key=lambda p: p.predicted)
 
 
 def _best(name: str, request: Request, tile: Tile | None = None) -> Plan:

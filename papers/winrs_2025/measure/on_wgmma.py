@@ -16,9 +16,9 @@ from papers.winrs_2025.plans import CHANNELS, TAPS, layer, omega, products
 from winolab.algorithm import Tile
 from winolab.device import H100, Device
 from winolab.gpu.families.wgrad_mma.config import KC, Config
-from winolab.gpu.families.wgrad_mma.cost import unit_cycles
+from winolab.gpu.families.wgrad_mma.cost import stage_cycles, unit_cycles
 from winolab.gpu.families.wgrad_mma.plan import WgradMmaPlan
-from winolab.gpu.planner.device_model import MODEL, overlapped
+from winolab.gpu.planner.device_model import MODEL
 from winolab.ref.algorithms.winrs.kernels import Kernel
 
 
@@ -27,19 +27,18 @@ def cycles(tile: Tile, v: Config, device: Device = H100, how: str = "mma") -> di
     found = unit_cycles(tile, v, device)
     if how == "mma":
         return found
-    written = 2 * tile.alpha * (v.bi + v.bo)
-    read = written if how == "wgmma" else 0
+    read = 2 * tile.alpha * (v.sharers(tile.alpha) * v.bi + v.bo)
+    spared = read - (2 * tile.alpha * (v.bi + v.bo) if how == "wgmma" else 0)
     return {
         **found,
         "products": found["products"] * MODEL.gamma_mma.hopper if how == "wgmma" else 0.0,
-        "shared memory": MODEL.wgrad_mma.shared * (written + read) / 128,
+        "shared memory": found["shared memory"] - MODEL.wgrad_mma.shared * spared / 128,
     }
 
 
 def stage(tile: Tile, v: Config, device: Device = H100, how: str = "mma") -> float:
     """Cycles of a stage of KC units, what the device model adds to each included."""
-    m = MODEL.wgrad_mma
-    return KC * overlapped(m.sharp, *cycles(tile, v, device, how).values()) + m.stage
+    return stage_cycles(v, cycles(tile, v, device, how))
 
 
 @dataclass(frozen=True)

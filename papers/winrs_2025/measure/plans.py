@@ -21,6 +21,7 @@ import typer
 from experiments.harness.facts import ROOT
 from experiments.measure.published.rows import Kinds, Row, layer_of, resumed, timed
 from papers.winrs_2025.grid import Layer, grid
+from papers.winrs_2025.plans import transforming
 from winolab.algorithm import Problem, winrs
 from winolab.bench.contenders import unnamed
 from winolab.device import Device
@@ -80,9 +81,8 @@ def planned(case: Case, device: Device) -> Kinds:
 
 def _fastest(name: str, request: Request) -> Plan:
     """A family's, of those that transform where it has any. ValueError where there is none."""
-    made = list(FAMILY[name].plans(request))
-    transforming = [p for p in made if any(t.alpha > 1 for t in p.tiles)]
-    return min(transforming or made, key=lambda p: p.predicted)
+    family = FAMILY[name]
+    return min(transforming(family, request) or family.plans(request), key=lambda p: p.predicted)
 
 
 def key(case: Case) -> Row:

@@ -30,8 +30,9 @@ def test_dw_is_the_first_segments_bucket(first: bool, buckets: tuple[int, int]) 
 
 
 def test_the_fewest_segments_as_good_as_any_are_taken() -> None:
-    """100 units in n parts beside 106 µs: 8 parts take 119 µs, 7 of them 121, 6 of them 123."""
+    """100 units in n parts beside 106 µs, and 59 ns a part that is added: 8 parts take 119 µs, 7 of
+    them 121, 6 of them 123."""
     timing = Timing(blocks=1, slots=8, unit=1e-6, work_tile=1e-4, step=1)
     found = choose(gradient(40), 100, timing, limit=1 << 30)
     assert found.count == 7
-    assert 120.9e-6 <= found.seconds <= 121.2e-6
+    assert 121.3e-6 <= found.seconds <= 121.6e-6

@@ -169,6 +169,7 @@ class Timing:
     output: float = 0.0  # of such a transform
     device: Device = H100
     model: DeviceModel = MODEL
+    filled: bool = False  # whether threads that share elements add up segments of few weights
 
     def work(self, units: int, segments: int) -> tuple[int, int, int]:
         """The block that has most: its work tiles, units of each, and transforms of its sum."""
@@ -183,14 +184,18 @@ class Timing:
 
     def whole(self, units: int, segments: int, bucket: int) -> float:
         """The same with the launch that adds up segments' sums, of so many bytes each."""
-        return self.seconds(units, segments) + adding(self.device, segments, bucket, self.model)
+        device, blocks = self.device, -(-bucket // (4 * REDUCE_THREADS))
+        parts = parts_of(segments, blocks, device.multiprocessors if self.filled else 0)
+        return self.seconds(units, segments) + adding(device, segments, bucket, self.model, parts)
 
 
-def adding(device: Device, segments: int, bucket: int, model: DeviceModel = MODEL) -> float:
-    """Seconds of the launch that adds up segments' sums, of so many bytes each."""
+def adding(device: Device, segments: int, bucket: int, model: DeviceModel, parts: int) -> float:
+    """Seconds of the launch that adds up segments' sums, of so many bytes each, whose elements
+    ``parts`` threads share."""
     if segments == 1:
         return 0.0
-    return model.device.launch + copying(device, bucket * (segments + 1), model)
+    copied = copying(device, bucket * (segments + 1), model)
+    return model.device.launch + max(copied, -(-segments // parts) * model.device.added)
 
 
 @dataclass(frozen=True)
@@ -278,8 +283,7 @@ def tiles(
 
     A filter width that is no multiple of n runs in wider tiles whose last taps are not written; but
     where the algorithm names the tile, n divides the width. ``variants`` are those that the kernels
-    have. Raises ValueError for algorithms that
-    are not filter gradients of these kernels.
+    have. Raises ValueError for algorithms that are not filter gradients of these kernels.
     """
     of_this_gpu(algorithm)
     width = gradient.filter[2]
@@ -288,8 +292,7 @@ def tiles(
         kernels = tuple(kernels)
         check_served(points, set(kernels) - {DIRECT}, "a kernel of winrs")
         for tile in kernels:
-            transformed = width > 1 and tile.alpha <= ADMITTED and admitted(tile, points)
-            if tile == DIRECT or transformed:
+            if tile == DIRECT or (width > 1 and tile.alpha <= ADMITTED and admitted(tile, points)):
                 yield tile
         return
     if algorithm.kind == "direct":
@@ -385,8 +388,7 @@ def reduce(
         wanted,
     )
     blocks = -(-gradient.weights // REDUCE_THREADS)
-    grid = blocks, parts_of(count, blocks, multiprocessors), 1
-    kernel(grid, REDUCE_THREADS, params, early)
+    kernel((blocks, parts_of(count, blocks, multiprocessors), 1), REDUCE_THREADS, params, early)
 
 
 def parts_of(count: int, blocks: int, multiprocessors: int) -> int:

@@ -19,6 +19,7 @@ from winolab.gpu.families.wgrad import Gradient, adding, of_this_gpu
 from winolab.gpu.params import Params
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import three
+from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.request import Request, Sum
 from winolab.ref.algorithms.winrs.kernels import Kernel
 from winolab.ref.algorithms.winrs.plan import Plan, plan
@@ -225,4 +226,4 @@ def cuts(made: Plan) -> Iterator[Cut]:
 
 def summed(made: Plan, g: Gradient) -> float:
     """Seconds of the launch that adds up the segments' buckets."""
-    return adding(made.device, len(made.segments), 4 * g.weights)
+    return adding(made.device, len(made.segments), 4 * g.weights, MODEL, 1)

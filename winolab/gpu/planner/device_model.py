@@ -26,6 +26,7 @@ class Shared:
     copy: float
     l2: float
     operand: float
+    added: float
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Direct:
 class ImplicitGemm:
     """Implicit GEMM (families/implicit_gemm/cost.py)."""
 
-    start: float
+    cold: float
     products: float
     ffma: float
     vector: float
@@ -185,6 +186,7 @@ class WgradMma:
     unpadded: float
     sharp: float
     stage: float
+    waited: float
     work_tile: float
     store: float
 

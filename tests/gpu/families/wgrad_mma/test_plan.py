@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 
 from winolab.algorithm import Problem, parse_algorithm
+from winolab.arguments.tolerance import Tolerance
 from winolab.device import REGISTERS, datasheet
 from winolab.gpu.families.wgrad_ffma.plan import plans as ffma_plans
 from winolab.gpu.families.wgrad_mma.config import CONFIGS, FP16_SUMS, Config
 from winolab.gpu.families.wgrad_mma.plan import PAPER, WgradMmaPlan, WinrsMmaPlan, flat_plans, plans
 from winolab.gpu.families.wgrad_winograd.plan import WgradWinogradPlan
-from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.accuracy import predicted_rms
+from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import Request
+from winolab.ref.tolerance.cheapest import U11
 
 
 def request(text: str = "", precision: str = "fp16", gpu: str = "h100", taps: int = 9, **options):
@@ -87,3 +90,33 @@ def test_sums_in_fp32_fill_the_registers_and_the_paper_s_blocks_need_fp16() -> N
         8: (128, 64),
         16: (64, 64),
     }
+
+
+@pytest.mark.parametrize("text", ["omega:8:3:6;variant=fused", "winrs"])
+@pytest.mark.parametrize("gpu", ["h100", "h200", "rtx4090"])
+def test_columns_come_ahead_where_blocks_are_large(text, gpu) -> None:
+    """By fused_omega.jsonl that is faster on each of its layers, for the same bits."""
+    p = plan(request(text, gpu=gpu, taps=3))
+    assert isinstance(p, WgradMmaPlan | WinrsMmaPlan)
+    assert p.config.ahead == (gpu != "rtx4090")
+    assert p.config.half2 == 0
+
+
+def test_channels_that_eight_does_not_divide_have_each_shape_once() -> None:
+    problem = Problem.of((2, 12, 12, 36), (40, 3, 3, 36), padding=1)
+    named = parse_algorithm("omega:8:3:6;variant=fused")
+    found = list(flat_plans(Request(problem, "backward_filter", datasheet("h100"), named, "fp16")))
+    assert {p.config.ahead for p in found} == {0}
+    assert len({(str(p.config), p.pitch) for p in found}) == len(found)
+
+
+@pytest.mark.parametrize("most", [1e-3, 4e-3])
+def test_pairs_are_transformed_in_16_bits_where_a_tolerance_admits_the_error(most) -> None:
+    """Ω8(3,6) errs 1.3e-3 in FP32 and 2.6e-3 by pairs; Ω4(3,2) errs the same either way."""
+    asked = request(gpu="rtx4090", taps=3, tolerance=Tolerance("predicted", most))
+    found = [p for p in candidates(asked).plans if isinstance(p, WgradMmaPlan)]
+    pairs = {p.kernel for p in found if p.config.half2}
+    assert "Ω4(3,2)" in pairs
+    assert ("Ω8(3,6)" in pairs) == (most > 2.6e-3)
+    assert all(predicted_rms(p, U11) <= most for p in found)
+    assert not any(p.config.half2 for p in flat_plans(request(gpu="rtx4090", taps=3)))

@@ -25,9 +25,9 @@ def test_wgmma_takes_products_and_repeated_reads_away(tile) -> None:
 
 
 def test_not_even_products_for_nothing_move_the_crossing() -> None:
-    """On one layer fused Ω is as fast as direct products; elsewhere it stays behind by more than
-    the device model errs (0.066 of a time), however fast products were."""
+    """On layers of 32 channels fused Ω is as fast as direct products; elsewhere it stays behind by
+    more than the device model errs (0.067 of a time), however fast products were."""
     for line in lines():
-        as_fast = (line.taps, line.channels) == (5, 32)
-        assert (line.speed("mma") > 0.934) == (line.speed("free") > 0.934) == as_fast
-        assert 1 <= line.speed("wgmma") / line.speed("mma") < 1.08
+        as_fast = line.channels == 32 and line.taps != 7
+        assert (line.speed("mma") > 0.9) == (line.speed("free") > 0.9) == as_fast
+        assert 1 <= line.speed("wgmma") / line.speed("mma") < 1.1

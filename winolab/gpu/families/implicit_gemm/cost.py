@@ -17,9 +17,12 @@ from winolab.gpu.planner.device_model import (
     overlapped,
 )
 from winolab.gpu.planner.request import ITEMSIZE
+from winolab.ref.arithmetic import split
 
-# Products of a multiprocessor's FP16 products, by precision; of FFMA, of its lanes.
-RATES = {"fp16": 1.0, "bf16": 1.0, "fp32_split": 0.5 / 3}
+# Products of parts that make one, by precision.
+PRODUCTS = {"fp16": 1, "bf16": 1, "fp32_split": split.products(2), "fp32": 1}
+# Products of a multiprocessor's FP16 products; of FFMA, of its lanes.
+RATES = {"fp16": 1.0, "bf16": 1.0, "fp32_split": 0.5 / PRODUCTS["fp32_split"]}
 
 
 def slots(plan: Tiling) -> int:
@@ -30,6 +33,17 @@ def slots(plan: Tiling) -> int:
 def constants(plan: Tiling, model: DeviceModel = MODEL) -> ImplicitGemm | ImplicitGemmWgmma:
     """The constants of the main kernel."""
     return model.implicit_gemm_wgmma if plan.config.producers else model.implicit_gemm
+
+
+def begun(plan: Tiling, model: DeviceModel = MODEL) -> float:
+    """Seconds of a launch beside its blocks' work: of wgmma its first copies and last stores; of
+    mma.sync, whose loops over a thread's results are unrolled, of instructions, which come from
+    memory the first time that a multiprocessor runs them."""
+    v = plan.config
+    if v.producers:
+        return model.implicit_gemm_wgmma.start
+    unrolled = v.bm * v.bn / v.threads * PRODUCTS[plan.precision]
+    return model.implicit_gemm.cold * unrolled
 
 
 def step(plan: Tiling, model: DeviceModel = MODEL) -> float:
@@ -103,15 +117,17 @@ def timing_of(plan: Tiling, model: DeviceModel = MODEL) -> wgrad.Timing:
         plan.tiles_of_phase,
         slots(plan),
         step(plan, model) / v.bk,
-        m.start + m.work_tile * v.bm * v.bn / (128 * 128),
+        m.work_tile * v.bm * v.bn / (128 * 128),
         v.bk,
+        filled=True,
         device=plan.device,
         model=model,
     )
 
 
 def of_segments(plan: Tiling, main: float, model: DeviceModel = MODEL) -> float:
-    """Seconds of a gradient whose main kernel and reduction take ``main``."""
+    """Seconds of a gradient whose main kernel's blocks and reduction take ``main``."""
+    main += begun(plan, model)
     return max(main, arrays(plan, model)) + filling(plan, model)
 
 
@@ -134,5 +150,5 @@ def _phases_seconds(plan: Tiling, model: DeviceModel) -> float:
         work_tile = m.work_tile * v.bm * v.bn / (128 * 128)
         total += waves * (-(-taps * channels // v.bk) * each + work_tile)
         at = end
-    main = model.device.launch + m.start + overlapped(3, total, arrays(plan, model))
-    return main + filling(plan, model)
+    begin = model.device.launch + begun(plan, model)
+    return begin + overlapped(3, total, arrays(plan, model)) + filling(plan, model)

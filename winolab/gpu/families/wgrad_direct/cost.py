@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import replace
 
 from winolab.algorithm import Problem
 from winolab.device import Device
@@ -19,11 +21,11 @@ from winolab.gpu.families.wgrad_direct.config import (
     SplitConfig,
 )
 from winolab.gpu.families.wgrad_direct.tiling import TILE, ColumnsTiling, NarrowTiling, SplitTiling
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
+from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, from_l2, overlapped
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE
 from winolab.ref.arithmetic import split
 
-SHARP = 2  # the exponent of what overlaps in a stage
+SHARP, READING = 3, 2  # exponents of what overlaps in a stage, and with reading x and dy
 
 
 def matrix_seconds(device: Device, products: float) -> float:
@@ -67,7 +69,8 @@ def narrow_timing(
     products = m.products * v.bi * v.bo * v.n + m.copied_narrow * (v.bi + v.bo) * device.matrix
     unit = g.met * matrix_seconds(device, products)
     start = m.start / device.clock
-    return Timing(blocks, device.multiprocessors, unit, start, v.kc, device=device, model=model)
+    slots = device.multiprocessors
+    return Timing(blocks, slots, unit, start, v.kc, filled=True, device=device, model=model)
 
 
 def narrow_seconds(plan: NarrowTiling, model: DeviceModel = MODEL) -> float:
@@ -85,27 +88,31 @@ def met(g: Gradient, n: int, found: Columns) -> tuple[float, float]:
     """
     if found.chunks > 1:
         return n, 1 + (n - 1) / found.pitch
-    width, columns = g.input[2], g.output[2]
-    taps = range(n * len(found.useful))
-    multiplied = sum(last - first for first, last in (g.rows(2, tap) for tap in taps))
-    if n == 1:
-        share = multiplied / sum(found.useful)
-        return share, share
-    first = [g.padding[2] - tap for tap in taps[::n]]  # of dy, where tiles' first taps meet x
-    brought = sum(max(0, min(width, columns + n - 1 - f) - max(0, -f)) for f in first)
-    return multiplied / sum(found.useful), brought / sum(found.useful)
+    taps, whole = range(n * len(found.useful)), sum(found.useful)
+    wider = replace(g, output=(*g.output[:2], g.output[2] + n - 1))  # as many of x as tiles sweep
+    return _columns_met(g, taps) / whole, _columns_met(wider, taps[::n]) / whole
+
+
+def _columns_met(g: Gradient, taps: Iterable[int]) -> int:
+    """Columns of dy that meet one of x, of all these taps."""
+    return sum(last - first for first, last in (g.rows(2, tap) for tap in taps))
 
 
 def split_cost(
     device: Device, g: Gradient, v: SplitConfig, found: Columns, model: DeviceModel = MODEL
 ) -> Cost:
-    """What a block's stages take: products of a column; elements loaded, split and stored."""
+    """What a block's stages take: products of a column; elements that L2 sends, in FP32, and that
+    producers split and store."""
     m = model.wgrad_direct
     multiplied, brought = met(g, v.n, found)
-    products = m.split_products * split.products(2) * multiplied * v.bi * v.bo
-    elements = m.split_element * (v.bo + v.bi * brought) * device.matrix
-    elements *= PRODUCERS / v.producers
-    stage = matrix_seconds(device, KC * overlapped(SHARP, products, elements))
+    elements = KC * (v.bo + v.bi * brought)
+    products = KC * m.split_products * split.products(2) * multiplied * v.bi * v.bo
+    stage = overlapped(
+        SHARP,
+        matrix_seconds(device, products),
+        m.split_element * elements * PRODUCERS / v.producers / device.clock,
+        from_l2(device, ITEMSIZE["float32"] * elements * device.multiprocessors, model),
+    )
     return Cost(stage, m.split_part / device.clock, 4 * v.n * v.bi * v.bo, device, model)
 
 
@@ -117,4 +124,5 @@ def split_seconds(plan: SplitTiling, model: DeviceModel = MODEL) -> float:
 
 def split_call(problem: Problem, device: Device, main: float, model: DeviceModel = MODEL) -> float:
     """Seconds with the launches about scales, before and behind the main ones."""
-    return max(main, read(problem, "fp32_split", device, model)) + 2 * model.device.launch
+    whole = overlapped(READING, main, read(problem, "fp32_split", device, model))
+    return whole + 2 * model.device.launch

@@ -1,6 +1,12 @@
-"""How long fused Ωα(n,r) on mma.sync takes: products, transforms, shared memory and L2 of units."""
+"""How long fused Ωα(n,r) on mma.sync takes: products, transforms, shared memory and L2 of units.
+
+Where registers hold columns, a stage waits for a load's latency beside all else, though they were
+loaded a stage before; copies into shared memory, waited for by groups, hide it (docs/notes/086).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from winolab.algorithm import Tile
 from winolab.device import Device
@@ -36,18 +42,24 @@ def unit_cycles(
     }
 
 
+def stage_cycles(v: Config, unit: Mapping[str, float], model: DeviceModel = MODEL) -> float:
+    """What a stage takes a block, of units that take that by what binds them."""
+    m = model.wgrad_mma
+    return v.kc * overlapped(m.sharp, *unit.values()) + m.stage + (0 if v.ahead else m.waited)
+
+
 def timing_of(
     device: Device, g: Gradient, tile: Tile, v: Config, model: DeviceModel = MODEL
 ) -> Timing:
     """What the kernel takes on a device."""
     m = model.wgrad_mma
     taps = g.filter[0] * g.filter[1] * -(-g.filter[2] // tile.n)
-    unit = overlapped(m.sharp, *unit_cycles(tile, v, device, model).values()) + m.stage / v.kc
+    stage = stage_cycles(v, unit_cycles(tile, v, device, model), model)
     outputs = m.store * tile.n * v.bi * v.bo
     return Timing(
         g.groups * -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * taps,
         device.multiprocessors,
-        g.met * unit / device.clock,
+        g.met * stage / v.kc / device.clock,
         (m.work_tile + outputs) / device.clock,
         v.kc,
         device=device,

@@ -6,8 +6,9 @@ One launch computes every segment's share of the sum; a second one adds the shar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass, replace
+from itertools import product
 from operator import methodcaller
 
 from winolab.algorithm import Algorithm, Tile
@@ -160,9 +161,9 @@ def flat_plans(request: Request) -> Iterator[WgradMmaPlan]:
     for tile in tiles(g, algorithm, NAMED if named else PAPER, (FUSED, FUSED_FP16)):
         if not algorithm and error_ratio(tile) > request.admissible:
             continue
-        for shape in _shapes(request, tile, algorithm):
-            if shape := _fitting(request, g, tile, shape):
-                yield from _plans(request, g, tile, shape)
+        shapes = (_fitting(request, g, tile, v) for v in _shapes(request, tile, algorithm))
+        for shape in dict.fromkeys(filter(None, shapes)):
+            yield from _plans(request, g, tile, shape)
 
 
 def _gradient(request: Request) -> Gradient:
@@ -266,8 +267,19 @@ def _shapes(request: Request, tile: Tile, algorithm: Algorithm | None) -> tuple[
         usual, shape = shapes[tile.alpha][0], FP16_SUMS[tile.alpha]
         names = ("producers", "consumer_registers", "producer_registers")
         largest = replace(shape, **{name: getattr(usual, name) for name in names})
-        return (largest, *(replace(v, sums=16) for v in shapes[tile.alpha]))
-    return shapes[tile.alpha]
+        found = (largest, *(replace(v, sums=16) for v in shapes[tile.alpha]))
+    else:
+        found = shapes[tile.alpha]
+    return tuple(_with_policies(request, found))
+
+
+def _with_policies(request: Request, shapes: Iterable[Config]) -> Iterator[Config]:
+    """The shapes, where blocks are large with columns brought ahead too, whose bits are the same;
+    for a tolerance, which says whether that errs too much, with transforms in 16 bits too."""
+    ahead = (0, 1) if request.device.large_blocks else (0,)
+    half2 = (0, 1) if request.tolerance else (0,)
+    for v, steps, pairs in product(shapes, ahead, half2):
+        yield replace(v, ahead=steps, half2=pairs)
 
 
 def _plans(request: Request, g: Gradient, tile: Tile, shape: Config) -> Iterator[WgradMmaPlan]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from winolab.gpu.families.wgrad import adding
+from winolab.gpu.families.wgrad_thin.config import SLICES
 from winolab.gpu.families.wgrad_thin.tiling import Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
@@ -46,8 +47,9 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     parts = max(1.0, LINE / side) - 1
     copied = copying(device, m.copied * data(plan), model) * (1 + m.narrow * parts)
     main = overlapped(POWER, copied, rounds * (chunks + finished) / device.clock)
-    bucket = 4 * plan.gradient.weights
-    return model.device.launch + m.start + main + adding(device, 2 * plan.shares - 1, bucket, model)
+    bucket, moved = 4 * plan.gradient.weights, 2 * plan.shares - 1  # written and read
+    added = adding(device, moved, bucket, model, 2 * SLICES)
+    return model.device.launch + m.start + main + added
 
 
 def shares(plan: Tiling) -> Iterator[int]:
