@@ -1,14 +1,17 @@
 """What the planner picks, before and after a change: ``python -m experiments.calibrate.picks``.
 
 ``--save FILE`` keeps the default picks of all cases that are measured and of LAYERS in every
-direction and precision; ``--against FILE`` lists those that are others now, with both times where
-kept rows (experiments.calibrate.rows) have them. No GPU is needed.
+direction and precision, with ``--networks`` of every layer of networks instead; ``--against FILE``
+lists those that are others now, with both times where kept rows (experiments.calibrate.rows) have
+them, and ``--changed FILE`` adds them to the list that experiments.measure.picks times side by side
+on a GPU. No GPU is needed.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Annotated, Any
@@ -17,13 +20,16 @@ import typer
 
 from experiments.calibrate.rows import name, rows
 from experiments.measure.cases import cases
+from experiments.measure.throughput import stored
 from winolab.algorithm import Problem
 from winolab.bench.contenders import unnamed
+from winolab.bench.networks import BatchedLayer, distinct
 from winolab.device import Device, datasheet
 from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.request import DIRECTIONS
+from winolab.lines import rewrite
 
 GROUPS = ("fp32", "fp16", "bf16")
-DIRECTIONS = ("forward", "backward_data", "backward_filter")
 # Layers of networks, one sample to many: x without channels, filter, input and output channels,
 # padding. VGG-16, ResNet-50, Inception-v3, MobileNet's 1 x 1, ConvNeXt's sizes, U-Net, wav2vec,
 # C3D and a video decoder.
@@ -61,27 +67,35 @@ LAYERS: tuple[tuple[tuple[int, ...], tuple[int, ...], int, int, tuple[int, ...]]
 )
 
 
-def problems() -> Iterator[tuple[Problem, str, str]]:
-    """Every problem with a direction and a group of precisions, once."""
-    found = [(c.layer.problem, c.direction, c.group) for c in cases()]
-    for x, taps, channels, outputs, padding in LAYERS:
-        problem = Problem.of((*x, channels), (outputs, *taps, channels), padding=padding)
-        found += [(problem, way, group) for way in DIRECTIONS for group in GROUPS]
+def problems(networks: bool = False) -> Iterator[tuple[Problem, str, str]]:
+    """Every problem with a direction and a group of precisions, once; ``networks``: theirs."""
+    found = [] if networks else [(c.layer.problem, c.direction, c.group) for c in cases()]
+    layers = [layer.problem for layer in distinct()] if networks else []
+    for x, taps, channels, outputs, padding in () if networks else LAYERS:
+        layers.append(Problem.of((*x, channels), (outputs, *taps, channels), padding=padding))
+    found += product(layers, DIRECTIONS, GROUPS)
     return iter(dict.fromkeys(found))
+
+
+def text(p: Problem) -> str:
+    """A problem as winolab.bench.networks writes layers. Raises ValueError where the padding before
+    is not that behind, which a layer's text does not say."""
+    if any(low != high for low, high in p.padding):
+        raise ValueError(f"padding {p.padding} of a layer's text is the same on both sides")
+    padding = tuple(low for low, _ in p.padding)
+    how = p.stride, padding, p.dilation, p.groups, p.batch
+    return str(BatchedLayer(p.input, p.in_channels, p.out_channels, p.filter, *how))
 
 
 def key(problem: Problem, direction: str, group: str, device: Device) -> str:
     """What a pick is kept by."""
-    x, w = ("x".join(map(str, s)) for s in (problem.x_shape, problem.w_shape))
-    return f"{device.name} {x} {w} {problem.padding[-1][0]} {direction} {group}"
+    return f"{device.name}, {text(problem)}, {direction}, {group}"
 
 
 def times() -> dict[str, dict[str, float]]:
     """Microseconds of plans by where and name, as kept rows have them."""
     found: dict[str, dict[str, list[float]]] = {}
     for row in rows():
-        if not row.layer.problem.unit:  # of which keys say nothing
-            continue
         where = key(row.layer.problem, row.direction, row.group, row.device)
         what = f"{row.kernel} {row.products} {row.variant}"
         found.setdefault(where, {}).setdefault(what, []).append(1e6 * row.seconds)
@@ -91,28 +105,40 @@ def times() -> dict[str, dict[str, float]]:
     }
 
 
-def picks(device: Device) -> dict[str, dict[str, Any]]:
+def picks(device: Device, networks: bool = False) -> dict[str, dict[str, Any]]:
     """What the planner picks for every problem on ``device``: its name, workspace and time."""
     found = {}
-    for problem, direction, group in problems():
+    for problem, direction, group in problems(networks):
+        where = key(problem, direction, group, device)
         try:
             p = plan(unnamed(direction, problem, group, device))
         except ValueError as error:
-            found[key(problem, direction, group, device)] = {"name": f"none: {error}"}
+            found[where] = {"name": f"none: {error}"}
             continue
-        found[key(problem, direction, group, device)] = {
+        found[where] = {
             "name": name(p), "workspace": p.workspace, "us": round(p.predicted * 1e6, 2),
         }  # fmt: skip
     return found
+
+
+def pair(where: str, old: dict[str, Any], new: dict[str, Any], step: str) -> dict[str, Any]:
+    """A line of the list that experiments.measure.picks times."""
+    said = dict(zip(("device", "layer", "direction", "precision"), where.split(", "), strict=True))
+    sides = {"before": old, "after": new}
+    return {"step": step, **said, **{s: [p["name"], p["workspace"]] for s, p in sides.items()}}
 
 
 def main(
     save: Annotated[Path | None, typer.Option(help="File that picks are written to.")] = None,
     against: Annotated[Path | None, typer.Option(help="File of picks to compare with.")] = None,
     devices: Annotated[str, typer.Option(help="Names with commas.")] = "h100,h200",
+    networks: Annotated[bool, typer.Option("--networks", help="Networks' layers.")] = False,
+    list_: Annotated[Path | None, typer.Option("--changed", help="File of changed picks.")] = None,
+    step: Annotated[str, typer.Option(help="What changed, in that file.")] = "",
 ) -> None:
     """List the default picks, or those that changed."""
-    found = {k: v for device in devices.split(",") for k, v in picks(datasheet(device)).items()}
+    every = [picks(datasheet(device), networks) for device in devices.split(",")]
+    found = {where: pick for each in every for where, pick in each.items()}
     if save:
         save.write_text(json.dumps(found, indent=0))
     if not against:
@@ -126,6 +152,10 @@ def main(
             ratios.append(now_us / before_us)
             took = f"{before_us:.1f} -> {now_us:.1f} µs, {ratios[-1]:.3f} times"
         print(f"{where}: {old['name']} -> {new['name']}: {took}")
+    if list_:
+        kept = [row for row in stored(list_) if row["step"] != step]
+        ran = {where: both for where, both in changed.items() if all("us" in p for p in both)}
+        rewrite(list_, kept + [pair(where, *both, step) for where, both in sorted(ran.items())])
     print(f"{len(changed)} of {len(found)} picks changed, {len(ratios)} have both times")
     if ratios:
         print(f"new over old: geometric mean {geometric_mean(ratios):.4f}, most {max(ratios):.3f}")

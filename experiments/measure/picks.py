@@ -3,36 +3,51 @@
 For every case of throughput_cases the plans of each precision whose predicted time is near the
 least, by the algorithm that the case names and by any, run interleaved on this GPU. Their rows go
 to experiments/results/throughput_variants.jsonl under the name STEP; what picks lose is printed.
+
+``--changed FILE`` times instead what experiments.calibrate.picks has put into that list under STEP:
+of each case the pick before a change and the one after it, by their names. Rows go to
+experiments/results/changed_picks.jsonl, and a call goes on where another ended; what is over SLOWER
+times as long is printed.
 """
 
 from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from experiments.harness.facts import ROOT
 from experiments.measure.cases import Case, cases
-from experiments.measure.throughput import compile_all
+from experiments.measure.published.rows import Kinds
+from experiments.measure.published.rows import resumed as added
+from experiments.measure.published.rows import timed as side_by_side
+from experiments.measure.throughput import compile_all, stored
+from experiments.measure.ways.two_trees import SLOWER
 from winolab.bench import timing
 from winolab.bench.compare import free
 from winolab.bench.contenders import Arrays, offered, ours, unnamed
+from winolab.bench.networks import parse
 from winolab.cli import bench
 from winolab.cli.environment import cores
 from winolab.cli.screen.render import plain
 from winolab.device import Device
 from winolab.gpu import driver
+from winolab.gpu.planner.planner import candidates, usual_limit
 from winolab.gpu.planner.request import Plan
 from winolab.lines import Lines
 from winolab.spread import pool
 
 RESULTS = ROOT / "experiments" / "results" / "throughput_variants.jsonl"
+CHANGED = RESULTS.with_name("changed_picks.jsonl")
 ROUNDS = 7
+SIDES = ("before", "after")
+Row = dict[str, Any]
 
 
 def main(
@@ -45,9 +60,14 @@ def main(
     kernel: Annotated[str, typer.Option(help="Regular expression on kernel and precision.")] = "",
     near: Annotated[float, typer.Option(help="Times the least predicted time.")] = 1.2,
     most: Annotated[int, typer.Option(help="Plans beside one another.")] = 8,
-    output: Annotated[Path, typer.Option(help="File that rows are added to.")] = RESULTS,
+    changed: Annotated[Path | None, typer.Option(help="List of changed picks.")] = None,
+    seconds: Annotated[float, typer.Option(help="Time that changed picks may take.")] = 90,
+    output: Annotated[Path | None, typer.Option(help="File that rows are added to.")] = None,
 ) -> None:
     """Time plans side by side on this GPU."""
+    if changed:
+        resume(step, stored(changed), seconds, output or CHANGED)
+        return
     bench.ready()
     wanted = [c for c in cases(lists) if re.search(match, " ".join(c.key))]
     with pool(cores()) as processes:
@@ -60,13 +80,67 @@ def main(
     labels = {"step": step, "prediction": prediction}
     machine = bench.context()
     losses = []
-    with Lines(output) as file:
+    with Lines(output or RESULTS) as file:
         for case, plans in todo:
-            seconds = timed(case, plans)
-            for plan, took in zip(plans, seconds, strict=True):
+            times = timed(case, plans)
+            for plan, took in zip(plans, times, strict=True):
                 file.append(plain(labels | row(case, plan, took) | machine))
-            losses.append((seconds[0] / min(seconds) - 1, f"{' '.join(case.key)} {name(plans[0])}"))
+            losses.append((times[0] / min(times) - 1, f"{' '.join(case.key)} {name(plans[0])}"))
     print("\n".join(told(losses)))
+
+
+def resume(step: str, listed: Iterable[Row], seconds: float, output: Path) -> None:
+    """Time a step's changed picks of this GPU that have no rows, and say what the rows say."""
+    name = driver.device(0).name
+    pairs = [row for row in listed if row["step"] == step and row["device"] == name]
+    if not pairs:
+        raise typer.BadParameter(f"the list has no pick of an {name} that step {step!r} changed")
+    added(output, seconds, pairs, case_of, both, beside)
+    print("\n".join(slower(row for row in stored(output) if row["step"] == step)))
+
+
+def case_of(pair: Row) -> Row:
+    """What tells the rows of a changed pick from another's."""
+    return {what: pair[what] for what in ("step", "layer", "direction", "precision")}
+
+
+def both(pair: Row, device: Device) -> Kinds:
+    """The plans of a changed pick, by name and workspace, before and after. Raises ValueError where
+    there is none of such a name any more."""
+    request = unnamed(pair["direction"], parse(pair["layer"]).problem, pair["precision"], device)
+    found = {(name(p), p.workspace): p for p in reversed(candidates(request).plans)}
+    if request.direction == "backward_filter":
+        within = replace(request, workspace_limit=usual_limit(request))
+        found |= {(name(p), p.workspace): p for p in reversed(candidates(within).plans)}
+    plans = {side: found.get(tuple(pair[side])) for side in SIDES}
+    if gone := [" ".join(map(str, pair[side])) for side, p in plans.items() if p is None]:
+        raise ValueError(f"{pair['layer']}: no plan is {', nor '.join(gone)} bytes of workspace")
+    return {p: side for side, p in plans.items() if p}
+
+
+def beside(pair: Row, kinds: Kinds) -> list[Row]:
+    """The rows of a changed pick."""
+    problem = parse(pair["layer"]).problem
+    rows = side_by_side(pair["direction"], problem, pair["precision"], kinds, errors=False)
+    return [{**case_of(pair), **row} for row in rows]
+
+
+def slower(rows: Iterable[Row]) -> Iterator[str]:
+    """How much longer the picks of each GPU take after a change, by its rows."""
+    took: dict[str, dict[tuple[str, ...], dict[str, float]]] = {}
+    for row in rows:
+        case = tuple(case_of(row).values())
+        took.setdefault(row["device"], {}).setdefault(case, {})[row["kind"]] = row["cold_us"][1]
+    for device, found in took.items():
+        ratios = {case: us["after"] / us["before"] for case, us in found.items()}
+        late = sorted(((r, case) for case, r in ratios.items() if r > SLOWER), reverse=True)
+        mean = statistics.geometric_mean(ratios.values())
+        yield (
+            f"{device}: {len(ratios)} changed picks take {mean:.3f} times as long as before, "
+            f"{len(late)} over {SLOWER}"
+        )
+        for ratio, (_, *case) in late:
+            yield f"  {ratio:.3f} {' '.join(case)}"
 
 
 def rivals(case: Case, device: Device, kernel: str, near: float, most: int) -> list[list[Plan]]:

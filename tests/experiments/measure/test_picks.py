@@ -7,10 +7,15 @@ import json
 import pytest
 
 from experiments.gpu import variants as variants_tables
+from experiments.harness.facts import ROOT
 from experiments.measure import picks
 from experiments.measure.cases import cases
-from winolab.bench.contenders import offered, unnamed
-from winolab.device import H100
+from experiments.measure.published import rows as rows_module
+from experiments.measure.throughput import stored
+from winolab.bench.contenders import digest, offered, unnamed
+from winolab.device import DATASHEETS, H100, datasheet
+
+H200 = datasheet("h200")
 
 
 def case(layer: str, direction: str, group: str = "fp32"):
@@ -49,8 +54,8 @@ def test_rows_of_a_step_and_what_picks_lose(tmp_path, monkeypatch, capsys) -> No
     monkeypatch.setattr(picks, "compile_all", lambda plans: len(list(plans)))
     monkeypatch.setattr(picks, "timed", lambda case, plans: times[: len(plans)])
     file = tmp_path / "rows.jsonl"
-    wanted = {"match": "^32x64x64x128:128x9x9 forward fp32", "kernel": "Γ16.* fp32 "}
-    picks.main("a step", "none", "", near=1.3, most=3, output=file, **wanted)
+    match, kernel = "^32x64x64x128:128x9x9 forward fp32", "Γ16.* fp32 "
+    picks.main("a step", "none", "", match, kernel, near=1.3, most=3, output=file)
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert [row["us"] for row in rows] == [200, 100, 400]
     assert {row["step"] for row in rows} == {"a step"}
@@ -61,3 +66,71 @@ def test_rows_of_a_step_and_what_picks_lose(tmp_path, monkeypatch, capsys) -> No
 
 def test_no_two_plans_are_no_loss() -> None:
     assert picks.told([]) == ["no case has two such plans"]
+
+
+LISTED = {
+    "step": "a refit", "device": H200.name, "layer": "32x28x28x128>128x1x1",
+    "direction": "forward", "precision": "fp32", "before": ["cuBLASLt fp32 workspace=0", 0],
+    "after": ["Γ1(1,1) fp32_split 128x64x64 stages=8+8", 1379072],
+}  # fmt: skip
+LATE = {**LISTED, "layer": "32x14x14x256>128x1x1", "after": ["cuBLASLt fp32 workspace=0", 0],
+        "before": ["Γ1(1,1) fp32_split 128x64x64 stages=8+8", 535808]}  # fmt: skip
+
+
+def measured(monkeypatch, file, listed, took) -> list[str]:
+    """What is timed of a list on an H200 whose plans take so many seconds, in order."""
+    timed: list[str] = []
+
+    def side_by_side(direction, problem, group, kinds, errors):
+        timed.append(f"{direction} {problem.x_shape[0]}x{problem.x_shape[1]}")
+        return [
+            {"kind": kind, "plan": str(p.config), "source": digest(p), "precision": group,
+             "kernel": p.kernel, "layout": "NHWC", "tflops": 1.0,
+             "cold_us": [t, t, t], "input": "", "filter": ""}
+            for (p, kind), t in zip(kinds.items(), took, strict=True)
+        ]  # fmt: skip
+
+    monkeypatch.setattr(rows_module.bench, "ready", lambda: None)
+    monkeypatch.setattr(rows_module.bench, "context", lambda: {"device": H200.name})
+    monkeypatch.setattr(rows_module.driver, "device", lambda index: H200)
+    monkeypatch.setattr(rows_module, "compile_all", lambda plans: len(list(plans)))
+    monkeypatch.setattr(rows_module, "free", lambda: None)
+    monkeypatch.setattr(rows_module, "cores", lambda: 1)
+    monkeypatch.setattr(picks, "side_by_side", side_by_side)
+    list_file = file.with_name("list.jsonl")
+    list_file.write_text("".join(json.dumps(pair) + "\n" for pair in listed))
+    picks.main("a refit", changed=list_file, seconds=60, output=file)
+    return timed
+
+
+def test_changed_picks_are_timed_by_name_and_once(tmp_path, monkeypatch, capsys) -> None:
+    """Both plans of each pair of this GPU and step; what has rows is not timed again."""
+    others = [{**LISTED, "step": "another"}, {**LISTED, "device": H100.name}]
+    file = tmp_path / "rows.jsonl"
+    assert measured(monkeypatch, file, [*others, LISTED], (20.0, 22.0)) == ["forward 32x28"]
+    kept = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(row["kind"], row["kernel"]) for row in kept] == [
+        ("before", "cuBLASLt"),
+        ("after", "Γ1(1,1)"),
+    ]
+    assert {row["layer"] for row in kept} == {LISTED["layer"]}
+    said = capsys.readouterr().out
+    assert "1 changed picks take 1.100 times as long as before, 1 over 1.03" in said
+    assert "1.100 32x28x28x128>128x1x1 forward fp32" in said
+    assert measured(monkeypatch, file, [*others, LISTED, LATE], (20.0, 18.0)) == ["forward 32x14"]
+    assert "2 changed picks take 0.995 times as long as before, 1 over" in capsys.readouterr().out
+
+
+def test_a_name_that_is_gone_is_said() -> None:
+    gone = {**LISTED, "before": ["cuBLASLt fp32 workspace=7", 7]}
+    with pytest.raises(ValueError, match="no plan is cuBLASLt fp32 workspace=7 7 bytes"):
+        picks.both(gone, H200)
+
+
+def test_every_changed_pick_that_is_listed_has_both_plans() -> None:
+    """One in seven."""
+    listed = stored(ROOT / "experiments" / "measure" / "changed_picks.jsonl")
+    assert listed
+    for pair in listed[::7]:
+        device = next(d for d in DATASHEETS.values() if d.name == pair["device"])
+        assert list(picks.both(pair, device).values()) == ["before", "after"]
