@@ -22,6 +22,7 @@ from typing import Annotated, Any
 
 import typer
 
+from experiments.calibrate.plans import HEADER
 from experiments.harness.facts import ROOT
 from experiments.measure.cases import Case, cases
 from experiments.measure.published.rows import Kinds
@@ -105,17 +106,23 @@ def case_of(pair: Row) -> Row:
 
 
 def both(pair: Row, device: Device) -> Kinds:
-    """The plans of a changed pick, by name and workspace, before and after. Raises ValueError where
-    there is none of such a name any more."""
+    """The plans of a changed pick, by name and workspace, before and after; none, which is said,
+    where there is no plan of such a name any more."""
     request = unnamed(pair["direction"], parse(pair["layer"]).problem, pair["precision"], device)
-    found = {(name(p), p.workspace): p for p in reversed(candidates(request).plans)}
+    offered = [*candidates(request).plans]
     if request.direction == "backward_filter":
-        within = replace(request, workspace_limit=usual_limit(request))
-        found |= {(name(p), p.workspace): p for p in reversed(candidates(within).plans)}
-    plans = {side: found.get(tuple(pair[side])) for side in SIDES}
-    if gone := [" ".join(map(str, pair[side])) for side, p in plans.items() if p is None]:
-        raise ValueError(f"{pair['layer']}: no plan is {', nor '.join(gone)} bytes of workspace")
-    return {p: side for side, p in plans.items() if p}
+        offered += candidates(replace(request, workspace_limit=usual_limit(request))).plans
+    found: dict[Plan, str] = {}
+    for side in SIDES:
+        wanted, size = pair[side]
+        alike = [p for p in offered if name(p) == wanted and abs(p.workspace - size) <= HEADER]
+        if not alike:
+            print(
+                f"{pair['layer']}: no plan is {wanted} with {size} bytes of workspace", flush=True
+            )
+            return {}
+        found[min(alike, key=lambda p: abs(p.workspace - size))] = side
+    return found
 
 
 def beside(pair: Row, kinds: Kinds) -> list[Row]:
