@@ -237,7 +237,12 @@ class Profiled:
         self.kernel, self.notes, self.calls = kernel, notes, calls
 
     def __call__(
-        self, grid: tuple[int, int, int], threads: int, params: Params, early: bool = False
+        self,
+        grid: tuple[int, int, int],
+        threads: int,
+        params: Params,
+        early: bool = False,
+        cluster: int = 1,
     ) -> None:
         profiler = driver.cupy().cuda.profiler
         first = not self.calls[self.kernel.name, grid]
@@ -245,7 +250,7 @@ class Profiled:
         if first:
             self.notes.append({"launch": self.kernel.name, "grid": grid, "threads": threads})
             profiler.start()
-        self.kernel(grid, threads, params)
+        self.kernel(grid, threads, params, cluster=cluster)
         if first:
             driver.cupy().cuda.get_current_stream().synchronize()
             profiler.stop()

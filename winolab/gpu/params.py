@@ -204,10 +204,17 @@ class TensorMap:
 
 
 class Launcher(Protocol):
-    """What a plan calls to launch a kernel: (grid, threads, parameters), and Kernel's ``early``."""
+    """What a plan calls to launch a kernel: (grid, threads, parameters), and what Launch of
+    driver.py says of ``early`` and ``cluster``."""
 
     def __call__(
-        self, grid: tuple[int, int, int], threads: int, params: Params, /, early: bool = False
+        self,
+        grid: tuple[int, int, int],
+        threads: int,
+        params: Params,
+        /,
+        early: bool = False,
+        cluster: int = 1,
     ) -> None: ...
 
 

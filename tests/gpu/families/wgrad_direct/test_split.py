@@ -102,7 +102,7 @@ def test_gradients_are_those_of_fp64(config, execute: Execute) -> None:
         problem = Problem.of(x_shape, w_shape, padding=padding, groups=groups)
         x, dy = drawn(problem)
         flags = np.zeros(3, "int32")
-        p = shared(planned(problem, config), *SHARES[(turn // 2 + i) % 4])
+        p = shared(planned(problem, config), *SHARES[(turn // 2 + i) % 5])
         assert relative_rms(execute(p, x, dy, flags), exact(problem, x, dy)) <= BOUND
         assert not flags[0]
         assert not flags[2]
@@ -121,7 +121,7 @@ def test_strided_and_dilated_gradients_are_those_of_fp64(case, execute: Execute)
     )  # fmt: skip
     x, dy = drawn(problem)
     flags = np.zeros(3, "int32")
-    p = shared(planned(problem, SPLIT[0]), *SHARES[APART.index(case) % 4])
+    p = shared(planned(problem, SPLIT[0]), *SHARES[APART.index(case) % 5])
     assert relative_rms(execute(p, x, dy, flags), exact(problem, x, dy)) <= BOUND
     assert not flags[0]
     assert not flags[2]
@@ -181,7 +181,7 @@ def test_a_channel_that_split_products_lose_is_noticed(name, side, width, execut
     x, dy = arrays[0] * np.float32(of_x), arrays[1] * np.float32(of_dy)
     config = (THREE, FIVE)[(turn + side) % 2] if width > 1 else SPLIT[0]
     flags = np.zeros(3, "int32")
-    p = shared(planned(problem, config), *(SHARES[0], SHARES[-1])[(turn // 2 + side) % 2])
+    p = shared(planned(problem, config), *(SHARES[0], SHARES[3])[(turn // 2 + side) % 2])
     dw = execute(p, x, dy, flags)
     assert flags.tolist() == expected
     if not flags[0] and not flags[2]:

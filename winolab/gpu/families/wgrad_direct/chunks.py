@@ -15,10 +15,11 @@ import numpy as np
 
 from winolab.arguments.words import plural
 from winolab.device import H100, Device
+from winolab.gpu.families.clusters import CLUSTER_SHARE, clusters
 from winolab.gpu.families.wgrad import NEAR_FASTEST, Gradient
 from winolab.gpu.families.wgrad_direct.config import KC, PRODUCERS, DirectConfig
 from winolab.gpu.params import INT
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying
+from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, from_l2
 
 RUN = 8  # sums that a thread adds up at once
 # What a launch brings along, 4 KB at most: work tiles in an order, and blocks that share work
@@ -118,7 +119,7 @@ class Shares:
     alone: int
     sharing: int
     splits: int  # blocks of a work tile that is shared; 0: ``starts`` says what blocks have
-    workspace: int  # bytes: parts of sums, and who has which
+    workspace: int  # bytes: parts of sums, and who has which; 0: a cluster adds its parts up
     seconds: float
     order: tuple[int, ...] = ()  # LptOrder's
     starts: tuple[Start, ...] = ()  # of the ``sharing`` blocks
@@ -127,6 +128,11 @@ class Shares:
     def shared(self) -> int:
         """Work tiles that blocks share."""
         return self.work_tiles - self.alone
+
+    @property
+    def cluster(self) -> int:
+        """Blocks that add up what they have of a work tile themselves; 1: none do."""
+        return 1 if self.workspace else max(1, self.splits)
 
     @property
     def grid(self) -> int:
@@ -151,6 +157,11 @@ class Cost:
     def alone(self, longest: float) -> float:
         """Seconds of a call whose work tiles no blocks share; ``longest``: of the longest block."""
         return longest + self.model.device.launch
+
+    def together(self, longest: float, sharing: int) -> float:
+        """The same where the blocks of a cluster read each other's parts, as fast as L2's are."""
+        read = from_l2(self.device, self.sums * sharing, self.model)
+        return longest + read + self.model.device.launch
 
     def gathered(self, longest: float, shared: int, sharing: int) -> float:
         """The same where parts are written, and read by a launch of its own."""
@@ -236,6 +247,13 @@ def ways(
         around = -(-work_tiles * splits // slots)
         each = -(-longest // splits) * cost.stage + cost.part
         every.append(made(work_tiles, work_tiles * splits, splits, around * each))
+    # The same by clusters, as many as there is room for at once.
+    for splits in CLUSTER_SHARE:
+        if 1 < splits <= found.shortest and work_tiles <= clusters(device, splits):
+            each = -(-longest // splits) * cost.stage + cost.part
+            sharing = work_tiles * splits
+            seconds = cost.together(each, sharing)
+            every.append(Shares(slots, work_tiles, 0, sharing, splits, 0, seconds))
     # What whole waves leave, so that blocks have as much each in the end.
     if cached and rest and slots <= STARTS:
         waves, left = (
@@ -259,6 +277,8 @@ def taken(found: Columns, shares: Shares, cost: Cost) -> float:
     if shares.splits:
         around = -(-shares.work_tiles * shares.splits // shares.multiprocessors)
         longest = around * (-(-found.longest // shares.splits) * cost.stage + cost.part)
+        if shares.cluster > 1:
+            return cost.together(longest, shares.sharing)
     else:
         waves = lpt_order(stages[: shares.alone], shares.multiprocessors, cost)
         level = leveled(stages[shares.alone :], shares.alone, waves.loads[: shares.sharing], cost)
@@ -299,6 +319,7 @@ def told(found: Columns, shares: Shares) -> list[str]:
     lines = [f"{plural(shares.alone, 'work tile')} by a block each{first}"] if shares.alone else []
     if shares.shared:
         equal = f", {shares.splits} each" if shares.splits else ""
+        equal += ", which add up their parts" if shares.cluster > 1 else ""
         lines.append(f"{shares.shared} shared by {plural(shares.sharing, 'block')}{equal}")
     return [
         f"positions  {rows}",

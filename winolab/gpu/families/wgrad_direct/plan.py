@@ -127,6 +127,11 @@ class WgradColumnsPlan(ColumnsTiling, DirectGradient):
         """Bytes of parts of sums, where blocks share some."""
         return self.shares.workspace
 
+    @property
+    def cluster(self) -> int:
+        """Blocks that add up what they have of a work tile themselves; 1: none do."""
+        return self.shares.cluster
+
     def __str__(self) -> str:
         grid = told(self.columns, self.shares)
         return self.told(f"columns of {KC} positions", grid, self.workspace, self.predicted)
