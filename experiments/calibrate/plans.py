@@ -66,7 +66,8 @@ def _sharing(p: WgradColumnsPlan, workspace: int | None, cluster: int) -> WgradC
         return None
     rest, of_row = p.workspace - p.shares.workspace, blocks_of_row(p.gradient, p.config)
     cost = Cost(1e-6, 1e-5, 4 * p.config.n * p.config.bi * p.config.bo)
-    every = [s for cached in (False, True) for s in ways(p.columns, of_row, p.device, cost, cached)]
+    of = p.columns, of_row, p.device, cost
+    every = [s for cached in (False, True) for s in ways(*of, cached, True)]
     every = [s for s in every if s.cluster == cluster]
     near = min(every, key=lambda s: abs(rest + s.workspace - workspace), default=None)
     if near is None:

@@ -11,7 +11,7 @@ UNSERVED = (
     *("NaN in the filter", "one tap 2^8 as large", "one huge tap"),
     *("NaN at both ends", "NaN by zeros", "infinity by zeros"),
 )
-# Of these, what correlations on 9.0 serve by a scale for each image.
+# What correlations on 9.0 serve by a scale for each image.
 BY_IMAGE = ("an image 2^-20 as large", "an image 1e-30 as large")
 OTHERS = ("negative zeros", "sums that cancel")  # which are no matter of split products
 # name -> (what is changed in standard normal data, whether split products cannot serve that)

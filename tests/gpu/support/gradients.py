@@ -64,6 +64,7 @@ def shared(p: Any, multiprocessors: int, sharing: int) -> Any:
         return made(0, 0, 0, lpt_order(stages, multiprocessors, cost).order)
     if not multiprocessors:  # every block of a cluster has a stage
         sharing = -min(-sharing, p.columns.shortest)
+        multiprocessors = 0 if p.config.clusters else 4
     if sharing < 0:
         return made(work_tiles, -sharing * work_tiles, -sharing)
     rest = work_tiles % multiprocessors

@@ -94,8 +94,18 @@ def test_clusters_share_where_there_is_room_for_all_at_once(blocks: int) -> None
         problem = Problem.of((8, 32, 32, 64), (128 * tiles, 1, 1, 64))
         p = planned(problem, "fp16", POINTWISE[1], "float16")
         assert p.shares.work_tiles == tiles
-        found = ways(p.columns, tiles, H100, columns_cost(H100, p.config, p.columns), True)
-        assert (blocks in {s.cluster for s in found}) == (tiles == most)
+        of = p.columns, tiles, H100, columns_cost(H100, p.config, p.columns), True
+        for clustered in (False, True):
+            found = {s.cluster for s in ways(*of, clustered)}
+            assert (blocks in found) == (clustered and tiles == most)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_what_is_planned_in_clusters_is_compiled_for_them(config) -> None:
+    """Sums lie in the memory of stages; without clusters a kernel would give each a share."""
+    assert config.clusters == (config.n * config.bi * config.bo <= 128 * 256)
+    stages = config.stages * config.bo + (config.stages + 2 * (config.n - 1)) * config.bi
+    assert not config.clusters or 4 * config.n * config.bi * config.bo <= 2 * 64 * stages
 
 
 def test_taps_a_step_apart_share_no_columns() -> None:

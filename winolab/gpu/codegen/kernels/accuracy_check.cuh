@@ -64,7 +64,7 @@ struct AccuracyCheck {
     static_assert(!KEPT);
   }
 
-  // Of a block's channels those from m on.
+  // Those of a block's channels from m on.
   template <int COUNT>
   __device__ __forceinline__ AccuracyCheck(Header* header, const BlockFactors<COUNT>& factors, int m)
       : header(header) {

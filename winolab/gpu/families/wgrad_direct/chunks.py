@@ -17,7 +17,12 @@ from winolab.arguments.words import plural
 from winolab.device import H100, Device
 from winolab.gpu.families.clusters import CLUSTER_SHARE, clusters
 from winolab.gpu.families.wgrad import NEAR_FASTEST, Gradient
-from winolab.gpu.families.wgrad_direct.config import KC, PRODUCERS, DirectConfig
+from winolab.gpu.families.wgrad_direct.config import (
+    KC,
+    MOST_TOGETHER,
+    PRODUCERS,
+    DirectConfig,
+)
 from winolab.gpu.params import INT
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, from_l2
 
@@ -32,6 +37,7 @@ CONSTANTS = {
     "KC": KC,
     "PRODUCERS": PRODUCERS,
     "RUN": RUN,
+    "MOST_TOGETHER": MOST_TOGETHER,
     "ORDERED": ORDERED,
     "STARTS": STARTS,
     "NONE": NONE,
@@ -215,12 +221,12 @@ def leveled(
 
 @lru_cache(maxsize=4096)
 def ways(
-    found: Columns, of_row: int, device: Device, cost: Cost, cached: bool
+    found: Columns, of_row: int, device: Device, cost: Cost, cached: bool, clustered: bool
 ) -> tuple[Shares, ...]:
     """Every way to share the work, of whatever workspace.
 
     ``of_row``: work tiles of a row of the filter; ``cached``: x and dy stay in L2, so that blocks
-    may be at different places of them."""
+    may be at different places of them; ``clustered``: whether clusters add up shares."""
     slots = device.multiprocessors
     work_tiles = of_row * len(found.blocks)
     rest, longest = work_tiles % slots, found.longest
@@ -248,7 +254,7 @@ def ways(
         each = -(-longest // splits) * cost.stage + cost.part
         every.append(made(work_tiles, work_tiles * splits, splits, around * each))
     # The same by clusters, as many as there is room for at once.
-    for splits in CLUSTER_SHARE:
+    for splits in CLUSTER_SHARE if clustered else ():
         if 1 < splits <= found.shortest and work_tiles <= clusters(device, splits):
             each = -(-longest // splits) * cost.stage + cost.part
             sharing = work_tiles * splits
@@ -306,7 +312,7 @@ def cut(
     ``cost`` says what they take; ``cached``: whether blocks may be at different places of x and dy.
     """
     found = columns(g, v.n, MODEL.wgrad_direct.brought)
-    every = ways(found, blocks_of_row(g, v), device, cost(found), cached)
+    every = ways(found, blocks_of_row(g, v), device, cost(found), cached, v.clusters)
     return found, share(every, limit)
 
 

@@ -20,19 +20,20 @@ struct Compensated {
   }
   // The shares [begin, end) of a work tile; first_of(share) points to the thread's first number, behind
   // which the others lie RESULTS apart.
-  template <class First>
+  template <int AHEAD, class First>
   __device__ __forceinline__ void add_shares(int begin, int end, const First& first_of) {
-    for (int share = begin; share < end; share += GATHER_AHEAD) {
-      float parts[GATHER_AHEAD][RUN];
+#pragma unroll 1
+    for (int share = begin; share < end; share += AHEAD) {
+      float parts[AHEAD][RUN];
 #pragma unroll
-      for (int b = 0; b < GATHER_AHEAD; ++b) {
+      for (int b = 0; b < AHEAD; ++b) {
         if (share + b >= end) break;
         const float* const first = first_of(share + b);
 #pragma unroll
         for (int i = 0; i < RUN; ++i) parts[b][i] = first[i * RESULTS];
       }
 #pragma unroll
-      for (int b = 0; b < GATHER_AHEAD; ++b) {
+      for (int b = 0; b < AHEAD; ++b) {
         if (share + b >= end) break;
 #pragma unroll
         for (int i = 0; i < RUN; ++i) add(i, parts[b][i]);
@@ -116,9 +117,10 @@ __device__ __forceinline__ void finish_together(const SumParams& params, int til
   for (int i = 0; i < WIDTH / 2; ++i) sums[i * RESULTS + threadIdx.x] = acc[i];
   cluster_sync();
   const int shares = (int)params.splits;
+#pragma unroll 1
   for (int run = cluster_rank(); run < WIDTH / 2 / RUN; run += shares) {
     Compensated found;
-    found.add_shares(0, shares, [&](int share) {
+    found.add_shares<2>(0, shares, [&](int share) {
       return cluster_pointer(sums, share) + run * RUN * RESULTS + threadIdx.x;
     });
     store(params, work_of(params.sum, tile), threadIdx.x, run * RUN, found.sums);
@@ -130,7 +132,8 @@ __device__ __forceinline__ void finish_together(const SumParams& params, int til
 // winolab_wgrad_direct_gather. ``sums``: WIDTH / 2 * RESULTS numbers in the memory of the stages.
 __device__ __forceinline__ void finish(const SumParams& params, const ColumnScheduler& scheduler,
                                        const float (&acc)[WIDTH / 2], void* sums) {
-  if (together(params)) return finish_together(params, scheduler.tile, acc, (float*)sums);
+  if constexpr (CLUSTERS)
+    if (together(params)) return finish_together(params, scheduler.tile, acc, (float*)sums);
   if (threadIdx.x == 0) scheduler.tell(params);
   if (scheduler.whole()) return store(params, work_of(params.sum, scheduler.tile), threadIdx.x, 0, acc);
   float* const partial = params.sum.buckets + scheduler.slot(params) * (WIDTH / 2 * RESULTS) + threadIdx.x;

@@ -19,7 +19,7 @@
 #include "column_sums.cuh"
 #include "gather.cuh"
 
-static_assert(WIDTH / 2 * RESULTS * 4 <= sizeof(ColumnsShared::dy) + sizeof(ColumnsShared::x),
+static_assert(!CLUSTERS || WIDTH / 2 * RESULTS * 4 <= sizeof(ColumnsShared::dy) + sizeof(ColumnsShared::x),
               "a block's sums fit into its stages");
 
 __device__ __forceinline__ void produce(const ColumnParams& params, ColumnsShared& shared,

@@ -11,6 +11,7 @@ from winolab.options import KernelConfig
 KC = 64  # positions of a column
 PRODUCERS = 128  # threads of a block that copy
 CONSUMERS = 256  # threads of a block that multiply, two warpgroups
+MOST_TOGETHER = 128  # sums of a thread, whose shares a cluster adds up
 # Bytes of column_sweep.cuh's structs in shared memory.
 WORK, SOURCE = (
     size(struct, "wgrad_direct/column_sweep") for struct in ("ColumnScheduler", "RowSource")
@@ -30,6 +31,11 @@ class DirectConfig(KernelConfig):
     def shared_memory(self) -> int:
         """Bytes of a block."""
 
+    @property
+    def clusters(self) -> bool:
+        """Whether the blocks of a cluster can add up what they have of a work tile."""
+        return False
+
 
 @dataclass(frozen=True)
 class ColumnsConfig(DirectConfig):
@@ -46,6 +52,11 @@ class ColumnsConfig(DirectConfig):
         slots = self.stages + 2 * (self.n - 1)  # column_sweep.cuh
         size = 2 * KC * (self.stages * self.bo + slots * self.bi)
         return size + 16 * self.stages + 2 * WORK + SOURCE
+
+    @property
+    def clusters(self) -> bool:
+        """Whether the blocks of a cluster can add up what they have of a work tile."""
+        return self.n * self.bi * self.bo // CONSUMERS <= MOST_TOGETHER
 
     def __str__(self) -> str:
         return f"{self.bo}x{self.bi} columns, taps={self.n} stages={self.stages}"

@@ -22,7 +22,8 @@ extern "C" __global__ void __launch_bounds__(RESULTS)
   Compensated found;
   const float* const partial =
       p.sum.buckets + (shared + (long long)first) * (WIDTH / 2 * RESULTS) + run * RESULTS + thread;
-  found.add_shares(begin, end, [&](int share) { return partial + share * (WIDTH / 2 * RESULTS); });
+  found.add_shares<GATHER_AHEAD>(
+      begin, end, [&](int share) { return partial + share * (WIDTH / 2 * RESULTS); });
   if (warps > 1) {
     if (part > 0)
 #pragma unroll

@@ -14,16 +14,12 @@
 //   empty[stage]    every consumer → producers
 //   squares_full    every producer: a share's sums of squares → consumers, before the accuracy check
 //   squares_empty   every consumer: the squares are read → producers, before the next share's
-//   cluster, twice  consumers, where its blocks share a work tile: sums are there; sums are read
 #pragma once
 
 #include "split_produce.cuh"
 #include "split_check.cuh"
 #include "gather.cuh"
 #include "split_scan.cuh"
-
-static_assert(WIDTH / 2 * RESULTS * 4 <= sizeof(SplitShared::dy) + sizeof(SplitShared::x),
-              "a block's sums fit into its stages");
 
 // Adds what a column's positions give to the sums of one tap and 64 channels at most, of dy's parts
 // ``a`` and x's from ``high`` on.
