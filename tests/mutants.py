@@ -296,7 +296,7 @@ MUTANTS = [
         "winolab/gpu/families/wgrad.py",
         "tests/gpu/families/wgrad_winograd/test_kernel.py tests/gpu/planner",
         ("segments == 1 else segments - first", "segments == 1 else segments"),
-        ("tile.alpha <= pitch < self.whole_pitch(tile)", "pitch < self.whole_pitch(tile)"),
+        ("tile.inputs <= pitch < self.whole_pitch(tile)", "pitch < self.whole_pitch(tile)"),
         ("NEAR_FASTEST * min(s.seconds for s in fitting)", "min(s.seconds for s in fitting)"),
     ),
     *_of(

@@ -23,6 +23,13 @@ PAIRS = (
     ("F(8×8,9×9;19×19)", "F(3×3,3×3)"),
     ("F(8×8,9×9;19×19)", "Γ16(8,9)"),
     ("F(1×6×6,1×3×3;1×9×9)", "F(1×4×4,1×3×3)"),
+    ("Ω9(3,6)", "Ω8(3,6)"),
+    ("Ω12(5,6)", "Ω8(5,4)"),
+    ("Ω12(5,6)", "Ω10(5,6)"),
+    ("Ω15(7,6)", "Ω9(7,3)"),
+    ("Ω15(7,6)", "Ω16(7,10)"),
+    ("Ω19(9,8)", "Ω9(3,7)"),
+    ("Ω19(9,8)", "Ω16(9,8)"),
 )
 ARITHMETICS = {"fp32": "FFMA", "fp32_split": "split FP32", "fp16": "FP16", "bf16": "BF16"}
 COLUMNS = ("states", "saving", "gain", *FORMATS)
@@ -37,7 +44,7 @@ def sections() -> Iterator[tuple[str, list[str]]]:
     }
     if known:
         yield "Moduli beyond points", _algorithms(known)
-    if lines := _kernels(stored("nested")):
+    if lines := _kernels([*stored("nested"), *gradients()]):
         yield "Moduli in kernels", lines
 
 
@@ -63,6 +70,17 @@ def _algorithms(known: Mapping[tuple[str, str], float]) -> list[str]:
     return lines
 
 
+def gradients() -> list[Row]:
+    """Rows of filter gradients, with the names that nested kernels' rows have."""
+    return [
+        {
+            **row, "x": row["input"], "w": row["filter"], "group": row["precision"],
+            "us": row["cold_us"], "relative_rms_n01": row.get("relative_rms_u11"),
+        }
+        for row in stored("omega_moduli")
+    ]  # fmt: skip
+
+
 def _kernels(rows: Sequence[Row]) -> list[str]:
     """A line a pair and arithmetic: time and error with moduli over the minimal kernel's."""
     found = list(pairs(rows))
@@ -70,10 +88,13 @@ def _kernels(rows: Sequence[Row]) -> list[str]:
         return []
     gpus = ", ".join(sorted({row["device"] for row in rows}))
     lines = [
-        f"Kernels whose algorithms have quadratic factors, beside minimal ones, forward on an "
-        f"{gpus}: cold L2 cache, the filter's transform included; errors are relative RMS on "
-        "normal data. Geometric means, in brackets the least and the most. Γ is fused, F nested. "
-        "Run again by `python -m experiments.measure.nested`.",
+        f"Kernels whose algorithms have quadratic factors, beside minimal ones, on an {gpus}: cold "
+        "L2 cache, the filter's transform included; errors are relative RMS. Geometric means, in "
+        "brackets the least and the most. Γ is fused, F nested, both forward on normal data. Ω are "
+        "filter gradients on data uniform on [-1, 1), in two launches but on FFMA. By default "
+        "calls take F and Ω with moduli where they are the fastest whose error is admitted, and "
+        "neither Ω16 nor Γ with moduli. Run again by `python -m experiments.measure.nested` and "
+        "`python -m experiments.measure.ways.omega_moduli`.",
         "",
         "| with moduli | minimal | products | layers | time over that | error over that |",
         "|---|---|---|---|---|---|",
@@ -97,7 +118,7 @@ def pairs(rows: Sequence[Row]) -> Iterator[tuple[str, str, str, list[float], lis
     of: dict[tuple, dict[tuple[str, str], Row]] = {}
     for row in rows:
         if row["method"] == "winolab":
-            layer = tuple(row["x"]), tuple(row["w"]), row["direction"], row["group"]
+            layer = str(row["x"]), str(row["w"]), row["direction"], row["group"]
             of.setdefault(layer, {})[row["kernel"], row["products"]] = row
     for ours, minimal in PAIRS:
         for products, name in ARITHMETICS.items():

@@ -159,6 +159,13 @@ figures.speeds()
 # Γ16(8,9) at a fortieth of its error. What calls pick, split products on Tensor Cores, is 3.0 to
 # 7.5 times as fast as these with moduli, at errors of their size.
 #
+# Filter gradients run the same algorithms transposed, in two launches (`python -m
+# experiments.measure.ways.omega_moduli`). In split FP32 Ω(9,8) in 19 states takes 0.69 to 0.84 of
+# the time of the minimal tile whose error is admitted, Ω9(3,7), at 0.30 to 0.49 of its error, and 1
+# to 18 % longer than Ω16(9,8) at a fortieth of its; Ω(3,6) in 9 states 11 % longer than Ω8(3,6) at
+# 0.35 to 0.41. For large filters calls therefore take them by default. Fused on FFMA units they
+# have no time; a model of it has them win nothing.
+#
 # ## What is missing
 #
 # A GPU has timed two of the frontier's algorithms, F(8×8,3×3) in 12² and F(9×9,3×3) in 14²: slower

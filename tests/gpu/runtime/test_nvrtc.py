@@ -51,7 +51,7 @@ def test_filter_gradients_compile_without_spills(tile, config, compiled) -> None
     assert resources.spills == 0, resources
     # What setmaxnreg hands out has to be allocated by the launch, or the warps wait for ever.
     asked = 256 * config.consumer_registers + 128 * config.producer_registers
-    assert asked <= wgrad_ffma.THREADS * resources.registers
+    assert asked <= config.threads * resources.registers
 
 
 def test_a_source_becomes_an_elf_file_and_what_its_kernels_take() -> None:

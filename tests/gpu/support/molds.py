@@ -40,7 +40,7 @@ MORE_NESTED = (
     "6x6:5x5@0,3/4,-3/4,4/3,-4/3,inf,x^2+x+1,x^2-x+1",
 )  # fmt: skip
 NESTED = ("2x2:3x3", "4x4:3x3", "4x4:4x4", "3x3:3x3", "3x5:3x5", "3x4:7x4", "5x4:2x2", "2x6:2x5")
-# Ω with moduli, in two launches: of few and of many states.
+# Ω with moduli: of few and of many states.
 MORE_OMEGAS = (
     "omega:9:3:6@0,3/4,-3/4,4/3,-4/3,inf,x^2+1",
     "omega:19:9:8@0,1/2,-1/2,3/4,-3/4,5/4,-5/4,2,-2,inf,x^2+1,x^2+x+1,x^2-x+1",
@@ -78,7 +78,7 @@ def algorithms(family: str, precision: str) -> list[str]:
         texts = (
             f"omega:{t.alpha}:{t.n}:{t.r}" if t.alpha > 1 else "direct" for t in OMEGAS[family]
         )
-        return [*texts, *(MORE_OMEGAS if family == "wgrad_winograd" else ())]
+        return [*texts, *(MORE_OMEGAS if family in ("wgrad_ffma", "wgrad_winograd") else ())]
     if family == "cublaslt":
         return ["direct;variant=cublaslt"]
     if family.startswith(("direct", "depthwise", "implicit_gemm", "thin", "wgrad_thin")):

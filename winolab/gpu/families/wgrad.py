@@ -29,11 +29,11 @@ WORKSPACE_OF_DATA = 1.0  # the largest workspace, in multiples of the data, if n
 WAVES = 24  # of blocks, up to which segments are counted to fill them
 ADMITTED = 8  # the largest alpha whose error ref.error.metrics.error_ratio admits
 POSITIONS = 1 << 31  # the kernels count them in 32 bits
-
 TYPES = {"float32": 0, "float16": 1, "bfloat16": 2}  # as the kernels of gradients name them
 PARAMS = layout("GradientParams", "gradient_scheduler")
 REDUCE_PARAMS = layout("ReduceParams", "split_k")
 REDUCE_THREADS = 256
+MINIMAL = {"INPUTS": "ALPHA"}  # a macro of gradient_scheduler.cuh, where no modulus has more states
 MOST_PARTS = REDUCE_THREADS // 32  # of an element's buckets: so that a warp's are neighbours
 
 
@@ -141,7 +141,7 @@ class Gradient:
         last_taps = (-(-self.filter[2] // tile.n) - 1) * tile.n
         shared = max(0, min(self.padding[2] - last_taps, whole - self.input[2] - self.padding[2]))
         pitch = whole - shared
-        return pitch if tile.alpha <= pitch < self.whole_pitch(tile) else None
+        return pitch if tile.inputs <= pitch < self.whole_pitch(tile) else None
 
     def pitches(self, tile: Tile, wrap: int | None) -> Iterator[int]:
         """The whole pitch and, where there is one, the wrapped one; of a config that has ``wrap``,

@@ -62,7 +62,7 @@ def _units(p: WgradFfmaPlan, taps: tuple[int, ...], first: int):
 
     for unit in range(-(-len(rows) * p.pitch // tile.r)):
         position = unit * tile.r
-        x = found(position, 0, tile.alpha, first - low, size)
+        x = found(position, 0, tile.inputs, first - low, size)
         yield x, found(position, 1, tile.r, 0, width)
 
 
@@ -87,7 +87,7 @@ def _sum(
     step = p.fold // p.config.kc * p.config.kc
     total = None
     for start in range(0, max(1, len(units)), step):
-        acc = np.zeros((p.tile.alpha, dy.shape[-1], x.shape[-1]), "f")
+        acc = np.zeros((p.config.states(p.tile), dy.shape[-1], x.shape[-1]), "f")
         for places in units[start : start + step]:
             states = []
             for array, of, kind in zip((x, dy), places, ("input", "filter"), strict=True):

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.gpu.families.wgrad_ffma.on_device import check, view
 from winolab.algorithm import Algorithm, Problem, Tile, direct, gamma, parse_algorithm
 from winolab.algorithm import omega as named
-from winolab.bench import oracle
 from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.families.wgrad import (
@@ -26,18 +26,15 @@ from winolab.gpu.families.wgrad_ffma.config import CONFIGS, Config
 from winolab.gpu.families.wgrad_ffma.cost import instructions, spent
 from winolab.gpu.families.wgrad_ffma.plan import WgradFfmaPlan, flat_plans
 from winolab.gpu.families.wgrad_ffma.source import source
-from winolab.gpu.params import View
-from winolab.gpu.planner.correlation import three
 from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import loader
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.algorithms.winrs.kernels import TILES
-from winolab.ref.error.metrics import ADMISSIBLE, error_ratio, noise_gain
+from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
 
 OMEGAS = [t for t in TILES["fp32"] if t.alpha > 1]
 ONE_OF = {1: Tile(1, 1), 4: Tile(3, 2), 8: Tile(3, 6), 16: Tile(9, 8)}
-GUARD = 4096
 
 
 def every(
@@ -210,7 +207,7 @@ def test_what_no_kernel_computes_is_refused() -> None:
 def test_the_source_holds_the_config_and_the_exact_programs() -> None:
     config = CONFIGS[8][0]
     text = source(Tile(3, 6), "best", config)
-    said = {"paired", "turned"}  # by the programs, and by expressions of the kernel
+    said = {"paired", "turned", "consumers"}  # by the programs, and by expressions of the kernel
     assert {field.name for field in fields(Config)} == {
         n.lower() for n in config.constants()
     } | said
@@ -219,41 +216,6 @@ def test_the_source_holds_the_config_and_the_exact_programs() -> None:
     programs = transforms(3, 6).programs
     for program, name in ((programs.G, "filter"), (programs.BT, "input"), (programs.AT, "output")):
         assert program.cuda(f"transform_{name}") in text
-
-
-def view(array, kept: int) -> View:
-    first, *spatial, last = (s // array.itemsize for s in array.strides)
-    return View(array.data.ptr, (first, *three(tuple(spatial), 0), last)[:kept])
-
-
-def check(problem: Problem, p: WgradFfmaPlan, seed: int = 0) -> None:
-    """Every element written and right, nothing beside it touched, twice the same bits."""
-    cp = driver.cupy()
-    rng = cp.random.default_rng(seed)
-    x, dy = (rng.random(s, dtype="float32") * 2 - 1 for s in (problem.x_shape, problem.y_shape))
-    kernels = loader.load(p.source(), str(p.config), p.shared(), 0)
-    results = []
-    for _ in range(2):
-        memory = cp.full(math.prod(problem.w_shape) + 2 * GUARD, cp.nan, "float32")
-        buckets = cp.full(p.workspace // 4 + 2 * GUARD, cp.nan, "float32")
-        dw = memory[GUARD:-GUARD].reshape(problem.w_shape)
-        a, b, out = view(x, 4), view(dy, 4), view(dw, 5)
-        p.launch(kernels, a, b, out, buckets[GUARD:].data.ptr, 0)
-        for zone in (memory[:GUARD], memory[-GUARD:], buckets[:GUARD], buckets[-GUARD:]):
-            assert bool(cp.isnan(zone).all())
-        results.append(dw)
-    assert bool((results[0] == results[1]).all())
-    exact = oracle.fp64("backward_filter", problem, x, dy)
-    if not bool(exact.any()):
-        assert not bool(results[0].any())
-        return
-    # Sequential sums on zero-mean data have 0.30 u √(terms · gain) (metrics.noise_gain); the
-    # transforms' own roundings and small samples are given a factor of 3.
-    terms = problem.batch * math.prod(problem.output)
-    tile = p.tile
-    gain = noise_gain(gamma(tile.alpha, tile.n, tile.r)) if tile.alpha > 1 else 1
-    limit = 3 * 0.30 * 2**-24 * math.sqrt((terms + 32) * gain)
-    assert oracle.relative_rms(results[0], exact) <= limit
 
 
 @pytest.mark.gpu

@@ -1,5 +1,6 @@
 // What of a filter gradient a block computes, and over which units it sums: shared by the Ω
-// kernels. ``Element`` is the type of x and dy, ``Out`` that of dw.
+// kernels. ``Element`` is the type of x and dy, ``Out`` that of dw, and INPUTS, a macro, the columns
+// of x that a unit has.
 //
 // The summation runs over rows (image, depth, height) that meet an input row for the work tile's taps,
 // one after another, PITCH positions each: a whole number of units, or, with WRAP, so many more than
@@ -125,8 +126,8 @@ struct Map {
     u.x = x + x_row + (long long)column * p.x_pixel;
     u.dy = dy + dy_row + (long long)column * p.dy_pixel;
     u.x_pixel = p.x_pixel, u.dy_pixel = p.dy_pixel;
-    u.left = WRAP ? p.pitch - column : ALPHA;
-    u.x_mask = inside ? bits(-first, p.width - first, min(u.left, ALPHA)) : 0;
+    u.left = WRAP ? p.pitch - column : INPUTS;
+    u.x_mask = inside ? bits(-first, p.width - first, min(u.left, INPUTS)) : 0;
     u.dy_mask = inside ? bits(0, p.out_width - column, min(u.left, R)) : 0;
     if constexpr (WRAP) {
       long long x_next, dy_next;
@@ -135,7 +136,7 @@ struct Map {
       u.dy_jump = (int)(dy_next - dy_row - (long long)p.pitch * p.dy_pixel);
       if (inside && line + 1 < all) {
         const int next = p.pitch - first;
-        u.x_mask |= bits(max(u.left, next), next + p.width, ALPHA);
+        u.x_mask |= bits(max(u.left, next), next + p.width, INPUTS);
         u.dy_mask |= bits(u.left, u.left + p.out_width, R);
       }
     }

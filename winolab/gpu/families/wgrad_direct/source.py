@@ -7,9 +7,7 @@ from functools import lru_cache
 
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.families import scale
-from winolab.gpu.families.wgrad import (
-    TYPES,
-)
+from winolab.gpu.families.wgrad import MINIMAL, TYPES
 from winolab.gpu.families.wgrad_direct.chunks import CONSTANTS
 from winolab.gpu.families.wgrad_direct.config import (
     ColumnsConfig,
@@ -34,6 +32,7 @@ def columns_source(precision: str, out_dtype: str, config: ColumnsConfig, steps:
         constants(config, **types, **CONSTANTS, **named(steps)),
         {},
         ("wgrad_direct/columns",),
+        macros=MINIMAL,
     )
 
 
@@ -47,6 +46,7 @@ def narrow_source(precision: str, out_dtype: str, config: NarrowConfig) -> str:
         constants(config, **types, FIRST=0),
         {},
         ("wgrad_direct/narrow",),
+        macros=MINIMAL,
     )
 
 
@@ -63,6 +63,7 @@ def split_source(config: SplitConfig, steps: Steps) -> str:
         },
         {},
         ("wgrad_direct/split",),
+        macros=MINIMAL,
     )
 
 

@@ -8,7 +8,7 @@ from winolab.algorithm import Tile
 from winolab.gpu.codegen.structs import size
 from winolab.options import KernelConfig
 
-THREADS = 384  # of a block: 8 consumer and 4 producer warps
+PRODUCERS = 128  # threads of a block
 UNITS = 2 * 128 * size("Unit", "gradient_scheduler")  # bytes of the tables of units
 # Units after which a sum is transformed and added to what the block has stored, by alpha: where
 # rows of dy are not narrow, and where they are (narrow_rows). Until then each state's sum grows,
@@ -17,6 +17,12 @@ UNITS = 2 * 128 * size("Unit", "gradient_scheduler")  # bytes of the tables of u
 # H100 had 1.03e-6 at 7² × 1024). At alpha 16 that takes 8 to 14 % of the time, and 26 to 50 % where
 # rows are narrow.
 FOLDS = {1: (2048, 2048), 4: (2048, 2048), 8: (2048, 512), 16: (256, 40)}
+# With moduli beyond points as well: Ω19(9,8) has 8e-7 on 7 columns, 8.8e-7 on 5 (simulated).
+FOLDS |= {**dict.fromkeys((9, 10, 12, 15), FOLDS[8]), 19: (512, 128)}
+
+
+# Fields that programs and macros say.
+SAID = ("paired", "turned", "consumers")
 
 
 @dataclass(frozen=True)
@@ -38,26 +44,44 @@ class Config(KernelConfig):
     dwvec: int = 2  # floats of a store of dw
     consumer_registers: int = 192  # of a thread; 0 and 0: as many as the launch gives
     producer_registers: int = 120  # 384 × 168 in all, what the launch allocates: more never arrives
+    consumers: int = 256  # threads that multiply
 
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        return THREADS
+        return self.consumers + PRODUCERS
 
     def constants(self) -> dict[str, int]:
         """The constants of the source, by name."""
         fields = asdict(self).items()
-        return {name.upper(): value for name, value in fields if name not in ("paired", "turned")}
+        return {name.upper(): value for name, value in fields if name not in SAID}
+
+    @property
+    def warps(self) -> int:
+        """Warps that multiply."""
+        return self.consumers // 32
+
+    def states(self, tile: Tile) -> int:
+        """Those of all blocks: the tile's and, where blocks have no equal shares, some of zeros."""
+        return self.state_blocks * -(-tile.alpha // self.state_blocks)
+
+    def leaves_out(self, tile: Tile) -> bool:
+        """Whether warps have no equal shares of a block's states."""
+        held = self.states(tile) // self.state_blocks
+        return min(held % self.warps, self.warps % held) > 0
 
     def lane(self, alpha: int) -> tuple[int, int]:
         """Input × output channels of a consumer lane, in each of its warp's states."""
-        return self.bi // 8, self.bo * min(alpha // self.state_blocks, 8) // 32
+        sharers = max(1, self.warps // -(-alpha // self.state_blocks))  # warps of a state
+        return self.bi // 8, self.bo // sharers // 4
 
     def shared_memory(self, tile: Tile) -> int:
         """Bytes of the kernel's shared memory."""
         stage = self.kc * (self.bi + self.bo)
         staged = self.stages * stage + self.bo * self.bi // self.passes
-        return 4 * (tile.alpha // self.state_blocks) * staged + UNITS + 16 * (self.stages + 1)
+        return (
+            4 * (self.states(tile) // self.state_blocks) * staged + UNITS + 16 * (self.stages + 1)
+        )
 
     def __str__(self) -> str:
         names = ("state_blocks", "paired", "turned", "wrap", "vector", "dwvec")
@@ -86,6 +110,18 @@ CONFIGS: dict[int, tuple[Config, ...]] = {
         Config(32, 32, 4, 1, 1, 6, 1),
     ),
 }
+# Moduli beyond points, whose tiles have more states than a unit has columns, by name alone: a warp
+# a state, and registers as the launch gives them. Fifteen and nineteen states take two blocks, the
+# last of which has a state of zeros; in one, 608 and 736 threads have too few registers.
+MODULI: dict[int, tuple[Config, ...]] = {
+    alpha: (replace(v, consumers=threads, consumer_registers=0, producer_registers=0),)
+    for alpha, threads, v in (
+        (9, 288, Config(64, 32, 8, 4, 2, 4, 1)),
+        (10, 320, Config(64, 32, 8, 4, 2, 4, 1)),
+        (12, 384, Config(64, 32, 8, 4, 2, 4, 2)),
+        (19, 320, Config(32, 64, 4, 1, 2, 8, 1, state_blocks=2)),
+    )
+} | {15: CONFIGS[16][:1]}
 # Where blocks are not Hopper's, all threads have the same 168 registers, at most 64 of them
 # accumulators, and a block has 99 KB of shared memory (compute capability 8.6, 8.9, 12.0) or 163 KB
 # (8.0).

@@ -16,12 +16,16 @@ from winolab.gpu.families.wgrad_ffma.config import FOLDS, Config
 from winolab.gpu.families.wgrad_ffma.tiling import Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel
 
+# Instructions of G and BT by number of states, with moduli beyond points.
+MODULI = {9: (22, 25), 10: (24, 20), 12: (27, 38), 15: (44, 65), 19: (70, 120)}
+SCHEDULERS = 4  # of a multiprocessor, which take turns with a block's warps
+
 
 @lru_cache(maxsize=256)
 def ends(g: Gradient, tile: Tile, pitch: int) -> float:
     """The share of a warp's pairs of units one of which lies at an end of its row."""
     starts = range(0, pitch, 1 if pitch % tile.r else tile.r)
-    inside = range(g.padding[2], g.input[2] + g.padding[2] - tile.alpha + 1)
+    inside = range(g.padding[2], g.input[2] + g.padding[2] - tile.inputs + 1)
     share = sum(at not in inside or at + tile.r > g.output[2] for at in starts) / len(starts)
     return 1 - (1 - share) ** 2
 
@@ -32,13 +36,15 @@ def unit_cycles(
     """What a unit takes a block, averaged over the taps' rows and over a row's units."""
     m = model.wgrad_ffma
     edge = m.edge_wrapped if v.wrap else m.edge
-    held = tile.alpha // v.state_blocks
-    products = held * v.bi * v.bo
+    held = v.states(tile) // v.state_blocks
+    idle = -(-v.warps // SCHEDULERS) * SCHEDULERS / v.warps
+    products = held * v.bi * v.bo * idle
+    counts = instructions(tile) if tile.minimal else MODULI[tile.alpha]
     operands = sum(products / channels for channels in v.lane(tile.alpha))
-    filter_, input_ = (count / v.state_blocks + 2 * held for count in instructions(tile))
+    filter_, input_ = (count / v.state_blocks + 2 * held for count in counts)
     # by channels that a load brings: kernel.cuh's load and load_some
     of_y, of_x = (v.co, v.ci) if v.vector else (1, 1)
-    loads = v.bo / of_y * tile.r + v.bi / of_x * tile.alpha
+    loads = v.bo / of_y * tile.r + v.bi / of_x * tile.inputs
     produced = v.bo * filter_ + v.bi * input_ + loads
     return {
         "products": g.met * products / lanes,

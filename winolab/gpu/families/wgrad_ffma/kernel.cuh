@@ -1,12 +1,13 @@
 // Fused Ωα(n, r) on FFMA units, the filter gradient: dw = AT Σ (BT x ⊙ G dy) over units.
 //
-// A unit is R columns of one row of dy and the ALPHA columns of x that N taps meet there. A block
+// A unit is R columns of one row of dy and the columns of x that N taps meet there, INPUTS. A block
 // computes BI input × BO output channels of N taps of one filter row, over one segment's units, a
 // work tile. Blocks are persistent: producers run ahead into the next work tile while consumers
 // finish the last.
 //
 // Roles, by warp:
-//   consumers   outer products out of shared memory, each warp some of the states, then AT
+//   consumers   outer products out of shared memory, each warp some of the states, then AT;
+//               CONSUMER_THREADS of them: 256, or a warp a state with moduli beyond points
 //   producers   load columns of x and dy, apply BT and G and write U and V
 //
 // With STATE_BLOCKS = 2 a cluster of two blocks does the work of one: each transforms and
@@ -27,7 +28,7 @@
 #include SEGMENTS_FILE
 #include "split_k.cuh"
 
-constexpr int CONSUMERS = 256, PRODUCERS = 128, THREADS = CONSUMERS + PRODUCERS;
+constexpr int CONSUMERS = CONSUMER_THREADS, PRODUCERS = 128, THREADS = CONSUMERS + PRODUCERS;
 constexpr int WARPS = CONSUMERS / 32;
 constexpr int HELD = ALPHA / STATE_BLOCKS;                        // states of a block
 constexpr int STATES = HELD > WARPS ? HELD / WARPS : 1;    // states of a warp
@@ -148,7 +149,7 @@ __device__ __forceinline__ void produce(const Params& p, WgradFfmaShared& shared
     const Units units(p, work);
     const int channels = p.channels - work.in - in, outs = p.out_channels - work.out - out;
     const int steps = work.steps();
-    float x[GROUPS_I][ALPHA][CI], dy[GROUPS_O][R][CO];
+    float x[GROUPS_I][INPUTS][CI], dy[GROUPS_O][R][CO];
     // The units of TABLE steps are described at once, one by each thread; threads that are behind
     // still read the table before.
     const auto describe = [&](int step) {

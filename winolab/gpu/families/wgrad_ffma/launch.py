@@ -9,7 +9,6 @@ from winolab.gpu.families.wgrad import (
     parameters,
     reduce,
 )
-from winolab.gpu.families.wgrad_ffma.config import THREADS
 from winolab.gpu.families.wgrad_ffma.tiling import PartTiling, Tiling
 from winolab.gpu.params import Kernels, Params, View
 
@@ -25,7 +24,7 @@ def launch(
 ) -> None:
     """Compute all groups on the current stream; ``wanted``: fallback.cuh's flags."""
     params = packed(call, (a, b, out), workspace, wanted)
-    kernels["winolab_wgrad_ffma"]((call.grid, 1, 1), THREADS, params)
+    kernels["winolab_wgrad_ffma"]((call.grid, 1, 1), call.config.threads, params)
     if call.segments > 1:
         early = call.device.early_launches
         count = call.segments - 1
@@ -38,7 +37,7 @@ def launch_pair(
     """The same by WinRS's plan: each kernel's segments, then the sum of all buckets."""
     for part, call in enumerate(parts):
         params = Params.of(packed(call, (a, b, out), workspace), call.params)
-        kernels[named("winolab_wgrad_ffma", part)]((call.grid, 1, 1), THREADS, params)
+        kernels[named("winolab_wgrad_ffma", part)]((call.grid, 1, 1), call.config.threads, params)
     first = parts[0]
     if count := sum(call.segments for call in parts) - 1:
         early = first.device.early_launches

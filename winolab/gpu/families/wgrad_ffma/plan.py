@@ -23,7 +23,7 @@ from winolab.gpu.families.wgrad import (
     tiles,
 )
 from winolab.gpu.families.wgrad_ffma import launch
-from winolab.gpu.families.wgrad_ffma.config import CONFIGS, EARLIER, THREADS, Config
+from winolab.gpu.families.wgrad_ffma.config import CONFIGS, EARLIER, MODULI, Config
 from winolab.gpu.families.wgrad_ffma.cost import timing_of
 from winolab.gpu.families.wgrad_ffma.source import paired_source, source
 from winolab.gpu.families.wgrad_ffma.tiling import PartTiling, Tiling
@@ -74,7 +74,7 @@ class WgradFfmaPlan(Tiling, BasePlan):
                 f"kernel     {self.kernel} fp32, points {self.points}",
                 f"block      {v.bi} × {v.bo} input × output channels, {v.kc} units a stage",
                 f"policies   {v}",
-                f"grid       {plural(self.grid, 'block')} of {THREADS} threads, "
+                f"grid       {plural(self.grid, 'block')} of {v.threads} threads, "
                 f"{plural(work_tiles, 'work tile')} in {plural(self.segments, 'segment')}",
                 f"memory     {shared} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
@@ -149,11 +149,27 @@ def plans(request: Request) -> Iterator[WgradFfmaPlan | WinrsPlan]:
 def flat_plans(request: Request) -> Iterator[WgradFfmaPlan]:
     """Every tile and block shape, in segments that are ranges of the flat sum."""
     gradient = _gradient(request)
-    for tile in tiles(gradient, request.algorithm, TILES["fp32"]):
+    for tile in tiles(gradient, request.algorithm, (*TILES["fp32"], *_moduli(request))):
         config = request.config_of(Config)
         for pitch in gradient.pitches(tile, config.wrap if config else None):
             for shape in _shapes(request, gradient, tile, pitch):
                 yield _plan(request, gradient, tile, shape, pitch)
+
+
+def _moduli(request: Request) -> tuple[Tile, ...]:
+    """The tile with moduli beyond points that is named, if one is. Raises ValueError where no block
+    has its states."""
+    algorithm = request.algorithm
+    if algorithm is None or algorithm.kind != "omega" or algorithm.tiles[0].minimal:
+        return ()
+    (tile,) = algorithm.tiles
+    if tile.alpha in MODULI and request.device.large_blocks:
+        return (tile,)
+    states = ", ".join(map(str, sorted(MODULI)))
+    raise ValueError(
+        f"{algorithm}: on FFMA units tiles with moduli have {states} states, on compute capability "
+        "9.0 and 10.0; use precision 'fp32_split', or omega:8:3:6"
+    )
 
 
 def _gradient(request: Request) -> Gradient:
@@ -166,7 +182,12 @@ def _gradient(request: Request) -> Gradient:
 def _shapes(request: Request, g: Gradient, tile: Tile, pitch: int) -> Iterator[Config]:
     """The block shapes that fit the device, for rows of so many positions."""
     config, aligned, device = request.config_of(Config), request.aligned, request.device
-    shapes = CONFIGS if device.large_blocks else EARLIER
+    shapes = CONFIGS | MODULI if device.large_blocks else EARLIER
+    if config and config.leaves_out(tile):
+        raise ValueError(
+            f"{plural(config.warps, 'warp')} do not have equal shares of the states of {tile} in a "
+            "block; name a config that has as many consumers as it has states"
+        )
     for shape in (config,) if config else shapes[tile.alpha]:
         size = methodcaller("shared_memory", tile)
         if shape := as_fit(shape, size, device.shared_memory):

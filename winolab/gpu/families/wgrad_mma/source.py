@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from winolab.algorithm import Tile
 from winolab.gpu.codegen.emit import unit
-from winolab.gpu.families.wgrad import TYPES
+from winolab.gpu.families.wgrad import MINIMAL, TYPES
 from winolab.gpu.families.wgrad_mma.config import Config
 from winolab.gpu.families.wgrad_mma.tiling import first
 from winolab.gpu.planner.request import DTYPES
@@ -66,5 +66,5 @@ def source(
             "SEGMENTS_FILE": f"{segments}.cuh",
             "PRODUCE_FILE": "produce_ahead.cuh" if config.ahead else "produce.cuh",
         },
-        macros={"STAGED_PAD": str(config.staged)},
+        macros={"STAGED_PAD": str(config.staged), **MINIMAL},
     )
