@@ -62,6 +62,7 @@ class BasePlan(TakesFilters):
     accurate: bool = True
     reads_filters_in_place: bool = False
     regular_rows: bool = False
+    plane_step: int = 0
 
     @property
     def primary(self: Plan) -> Plan:

@@ -46,6 +46,7 @@ class PlanWithFallback(TakesFilters, ABC):
     checks_accuracy = True
     reads_filters_in_place = False
     regular_rows = False
+    plane_step = 0
 
     @staticmethod
     def of(primary: Plan, fallback: Plan) -> PlanWithFallback:

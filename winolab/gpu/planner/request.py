@@ -154,6 +154,12 @@ class Plan(Protocol):
         ...
 
     @property
+    def plane_step(self) -> int:
+        """Bytes that have to divide the distance of one image's planes, its channels, for kernels
+        to read and write it channels-first, where it lies; 0: it is copied."""
+        ...
+
+    @property
     def primary(self) -> Plan:
         """What is tried first, of a plan that falls back; else the plan itself."""
         ...

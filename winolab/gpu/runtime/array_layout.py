@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import prod
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from winolab.arguments.arrays import apart, contiguous
-from winolab.gpu.params import MOST, VECTOR, View, pitch
+from winolab.gpu.params import MOST, VECTOR, View, in_order, pitch
 from winolab.gpu.planner.correlation import three
 from winolab.gpu.runtime.arrays import Described
 
@@ -23,12 +24,13 @@ UNIT = {"nhwc": -1, "nchw": -2, "chwn": 0}  # the axis whose elements are neighb
 @dataclass(frozen=True)
 class ArrayLayout:
     """A channels-last array: shape, strides in elements, whether its address is VECTOR-aligned, and
-    the memory order in which its kernels work on it (a config's ``memory_order``)."""
+    the memory order in which its kernels work on it (a config's ``memory_order``, or ``planes``),
+    which says nothing of where it lies."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     address_aligned: bool = True
-    order: str = "nhwc"
+    order: str = field(default="nhwc", compare=False)
 
     @classmethod
     def of(cls, array: Described, layout: str, order: str = "nhwc") -> ArrayLayout:
@@ -77,6 +79,16 @@ class ArrayLayout:
     def regular(self) -> bool:
         """Whether every pixel, of filters every output channel, lies as far from the next."""
         return pitch(self.shape[:-1], self.strides[:-1], self.shape[-1]) is not None
+
+    def planes(self, step: int, itemsize: int) -> ArrayLayout | None:
+        """The array as it lies, as a matrix of channels that are planes without gaps, one behind
+        the other; None where it is none, where its address is not aligned or ``step`` bytes do not
+        divide the planes' distance."""
+        n, *spatial, _ = self.shape
+        _, *steps, apart = self.strides
+        dense = n == 1 and self.address_aligned and in_order(spatial, steps, 1)
+        fits = apart >= prod(spatial) and apart * itemsize % step == 0
+        return replace(self, order="nchw") if dense and fits else None
 
     @property
     def forward(self) -> bool:

@@ -75,6 +75,11 @@ class PlannedCall:
             b = Operand.of(b.layout, b.layout.direct and b.layout.aligned(ITEMSIZE[asked.dtype]))
         if rows:
             a, b = _regular(a), b and _regular(b)
+        if step := chosen.plane_step if chosen else 0:
+            a = _in_planes(a, step, ITEMSIZE[asked.dtype])
+            b = _in_planes(b, step, ITEMSIZE[asked.dtype]) if b and asked.gradient else b
+            if out is fresh and written == asked.out_dtype and not asked.gradient:
+                out = wanted.planes(step, out_size) or out
         flags = 0
         if options.on_range == "raise" and isinstance(chosen, PlanWithFallback):
             chosen, flags = chosen.primary, chosen.flags * (not problem.empty)
@@ -145,6 +150,12 @@ class PlannedCall:
 def _regular(operand: Operand) -> Operand:
     """The operand read in place only where its rows lie at one distance."""
     return operand if operand.copied else Operand.of(operand.given, operand.layout.regular)
+
+
+def _in_planes(operand: Operand, step: int, itemsize: int) -> Operand:
+    """The operand read in place where it would be copied and is planes at such steps."""
+    planes = operand.given.planes(step, itemsize) if operand.copied else None
+    return Operand(planes, operand.given) if planes else operand
 
 
 def _ceil(place: int) -> int:

@@ -23,6 +23,16 @@ PROBLEMS = {
     "one pixel": Problem.of((1, 1, 1, 200), (72, 1, 1, 200)),
     "dilation": Problem.of((2, 5, 6, 8), (16, 1, 1, 8), dilation=3),
 }
+# One image, whose pixels vectors of all dtypes divide, of FP32 alone, or of none.
+IMAGES = {
+    "row": Problem.of((1, 40, 16), (24, 1, 16)),
+    "map": Problem.of((1, 4, 6, 64), (32, 1, 1, 64), dilation=2),
+    "depths": Problem.of((1, 3, 4, 5, 24), (40, 1, 1, 1, 24)),
+    "odd": Problem.of((1, 7, 7, 13), (7, 1, 1, 13)),
+    "column": Problem.of((1, 8, 1, 11), (9, 1, 1, 11)),
+    "one pixel": Problem.of((1, 1, 1, 20), (72, 1, 1, 20)),
+    "one output channel": Problem.of((1, 6, 5, 11), (1, 1, 1, 11)),
+}
 
 
 def offered(problem: Problem, direction: str, precision: str, **how: Any) -> list[CublasltPlan]:

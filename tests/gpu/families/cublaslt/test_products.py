@@ -13,28 +13,16 @@ import winolab
 from tests.gpu import hosted
 from tests.gpu.families.cublaslt.cases import DIRECTIONS, PRECISIONS, PROBLEMS, offered
 from tests.gpu.families.depthwise.cases import on_gpu, operands, too_far
-from tests.gpu.support.cublaslt_stand_in import INVALID, StandIn
-from tests.gpu.support.pretended import Array, Library
+from tests.gpu.support.cublaslt_stand_in import INVALID
+from tests.gpu.support.pretended import Array
 from winolab import calls
 from winolab.gpu import cublaslt, driver
 from winolab.gpu.families.cublaslt.config import USUAL
 from winolab.gpu.machine import MachineError
-from winolab.gpu.params import MATMUL
 from winolab.gpu.runtime import loader
 from winolab.problem import Problem, shapes
 
 NAMED = "direct;variant=cublaslt"
-
-
-@pytest.fixture
-def stand_in(library: Library, monkeypatch: pytest.MonkeyPatch) -> StandIn:
-    """Stands in for the library, on device 0; copies between memory orders run on the CPU."""
-    found, load = StandIn(), loader.load
-    functions = {MATMUL: cublaslt.Matmul(found, 1, 0)}
-    monkeypatch.setattr(
-        loader, "load", lambda source, *more: load(source, *more) if source else functions
-    )
-    return found
 
 
 def whole(values: np.ndarray) -> np.ndarray:

@@ -11,9 +11,9 @@ from winolab.gpu.families.cublaslt import cost, launch
 from winolab.gpu.families.cublaslt.config import Config, configs
 from winolab.gpu.families.cublaslt.tiling import Tiling, pointwise
 from winolab.gpu.machine import driver_cuda, has_cublaslt
-from winolab.gpu.params import MATMUL, MOST, Kernels, View, uncounted
+from winolab.gpu.params import MATMUL, MOST, VECTOR, Kernels, View, uncounted
 from winolab.gpu.planner.base_plan import BasePlan
-from winolab.gpu.planner.request import Request, Sum
+from winolab.gpu.planner.request import ITEMSIZE, Request, Sum
 
 NAMED = direct(variant=CUBLASLT)
 
@@ -33,6 +33,13 @@ class CublasltPlan(Tiling, BasePlan):
     def reads_filters_in_place(self) -> bool:
         """Whether a filter is an operand: its channels have to be contiguous."""
         return not self.gradient
+
+    @property
+    def plane_step(self) -> int:
+        """One image's planes are a matrix; for Tensor Cores they have to be whole vectors apart."""
+        if self.problem.batch != 1:
+            return 0
+        return ITEMSIZE[self.dtype] if self.precision == "fp32" else VECTOR
 
     @property
     def predictable(self) -> bool:
