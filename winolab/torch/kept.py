@@ -107,7 +107,7 @@ class KeptFilters:
         question = operators.asked_by(direction, arguments)
         if a.dtype != dtype or (a.is_cuda and torch.cuda.is_current_stream_capturing()):
             return None  # the operator refuses it, or its transform belongs into the graph
-        if not operators.compiled(question, a, w):
+        if not operators.compiled(question, a, w, dtype):
             return None
         cast = w.detach().to(dtype)
         found = transformed(question, a, cast)

@@ -80,20 +80,22 @@ class _Observed(threading.local):
 OBSERVED = _Observed()
 
 
-def compiled(question: Asked, a: Tensor, b: Tensor) -> bool:
-    """Whether to run the kernels: they are compiled, or to be waited for."""
+def compiled(question: Asked, a: Tensor, b: Tensor, dtype: torch.dtype | None = None) -> bool:
+    """Whether to run the kernels: they are compiled, or to be waited for. ``dtype``: what autocast
+    is yet to make of b."""
     if OBSERVED.calls is not None:
-        OBSERVED.calls.append((question, _shape(a), _shape(b)))
+        OBSERVED.calls.append((question, _shape(a), _shape(b, dtype)))
         return False
     if not BACKGROUND.on or question.options.algorithm is not None:
         return True
+    b = b if dtype in (None, b.dtype) else _shape(b, dtype)
     call = (question, *((v.shape, v.stride(), v.dtype, v.device) for v in (a, b)))
     return BACKGROUND.ready(call, lambda: units(question, a, b))
 
 
-def _shape(v: Tensor) -> Tensor:
+def _shape(v: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """One that lies like it, without memory."""
-    return torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="meta")
+    return torch.empty_strided(v.shape, v.stride(), dtype=dtype or v.dtype, device="meta")
 
 
 def units(

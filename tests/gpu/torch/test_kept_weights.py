@@ -14,7 +14,7 @@ torch: Any = pytest.importorskip("torch")
 
 import winolab.torch  # noqa: E402
 from tests.gpu.support.steps import HOW, OURS, THEIRS, W, agree, drawn  # noqa: E402
-from winolab.torch import kept  # noqa: E402
+from winolab.torch import kept, operators  # noqa: E402
 
 ALGORITHMS = pytest.mark.parametrize("algorithm", [HOW["algorithm"], "direct"])
 
@@ -108,3 +108,15 @@ def test_inference_mode_records_nothing(prepared) -> None:
         y = OURS(*drawn())
     assert y.is_inference()
     assert not y.requires_grad
+
+
+@pytest.mark.parametrize("algorithm", [None, HOW["algorithm"]])
+def test_what_warmup_observes_is_as_autocast_casts_it(prepared, monkeypatch, algorithm) -> None:
+    """A weight in float32 beside an input that is cast was said to be refused."""
+    layer, x = evaluated(prepared, monkeypatch, algorithm)
+    calls: list[Any] = []
+    monkeypatch.setattr(operators.OBSERVED, "calls", calls)
+    monkeypatch.setattr(operators.cpu, "meanwhile", lambda *how: torch.zeros(1))
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        layer(x)
+    assert {v.dtype for _, *pair in calls for v in pair} == {torch.bfloat16}
