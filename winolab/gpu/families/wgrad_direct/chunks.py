@@ -27,9 +27,6 @@ from winolab.gpu.params import INT
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, from_l2
 
 RUN = 8  # sums that a thread adds up at once
-# Columns of a chunk of filters one tap wide, at most: a stage's positions then lie in few rows of
-# DRAM. With whole rows of 56 they are 7 KB apart where a pixel has 128 bytes.
-NEIGHBOURS = 8
 # What a launch brings along, 4 KB at most: work tiles in an order, and blocks that share work
 # tiles.
 ORDERED = 1024
@@ -77,8 +74,7 @@ class Columns:
 
 @lru_cache(maxsize=4096)
 def columns(g: Gradient, n: int, brought: float) -> Columns:
-    """The fewest stages for blocks of ``n`` taps; whole rows where equal, or, where no columns are
-    shared, as wide chunks as lie together in memory.
+    """The fewest stages for blocks of ``n`` taps; whole rows where equal.
 
     ``brought``: what a column of x takes that comes before a sweep's first product, of a stage.
     """
@@ -98,10 +94,7 @@ def columns(g: Gradient, n: int, brought: float) -> Columns:
         found = Columns(chunks, pitch, tuple(useful), tuple(blocks))
         return sum(blocks) * (sum(useful) + len(useful) * brought * (n - 1)), found
 
-    every = [1 << i for i in range(width.bit_length())]
-    if g.filter[2] == 1:
-        every = [-(-width // pitch) for pitch in range(min(NEIGHBOURS, width), 0, -1)]
-    return min((made(chunks) for chunks in every), key=lambda m: m[0])[1]
+    return min((made(1 << i) for i in range(width.bit_length())), key=lambda m: m[0])[1]
 
 
 class Start(NamedTuple):
