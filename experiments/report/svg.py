@@ -87,7 +87,7 @@ def _small(text: str) -> str:
     """Without what no page needs, and coordinates to a twentieth of a point."""
     text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", text, flags=re.S)
     text = re.sub(r"<[^>]+>", lambda tag: _small_tag(tag[0]), text)
-    text = _flat(re.sub(r">\s+<", "><", text))
+    text = _clipped(_flat(re.sub(r">\s+<", "><", text)))
     for nothing in NOTHING:
         text = text.replace(nothing, "")
     return text
@@ -102,11 +102,41 @@ def _small_tag(tag: str) -> str:
     tag = re.sub(r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}", tag)
     tag = re.sub(r"(\d)\.0(?=\D)", r"\1", tag)
     tag = re.sub(r"\s*\n\s*", " ", tag)
-    tag = re.sub(r' d="[^"]+"', lambda d: re.sub(r" *([MLCQz]) *", r"\1", d[0]), tag)
+    tag = re.sub(r' d="([^"]+)"', lambda d: f' d="{_walked(d[1])}"', tag)
     tag = re.sub(r' transform="rotate\(-0 [^"]*"', "", tag)
     for colour, of_page in COLOURS.items():
         tag = tag.replace(colour, of_page)
     return re.sub(r'(?<=[ "])([a-z-]+): |; (?=[a-z-]+:)', lambda m: m[0].rstrip(), tag)
+
+
+def _walked(path: str) -> str:
+    """A path's steps, those along an axis by the one number that changes."""
+    steps, at = [], ["", ""]
+    for step, said in re.findall(r"([MLCQz])([^MLCQz]*)", path):
+        to = said.split()
+        axis = [x == y for x, y in zip(at, to, strict=False)] if step == "L" else []
+        if any(axis):
+            steps.append(f"V{to[1]}" if axis[0] else f"H{to[0]}")
+        else:
+            steps.append(step + " ".join(to))
+        at = to[-2:] or ["", ""]  # after z a step says both
+    return "".join(steps)
+
+
+def _clipped(text: str) -> str:
+    """Neighbours that the same path clips in one group; those that are moved stay."""
+    alone = r"<(?:path|use)(?![^>]* transform=)[^>]*"
+    text = re.sub(
+        rf"{alone}( clip-path=\"[^\"]*\")[^>]*/>(?:{alone}\1[^>]*/>)+",
+        lambda m: f"<g{m[1]}>{m[0].replace(m[1], '')}</g>",
+        text,
+    )
+    inner = r"(?:<[^/g][^>]*/>)+"
+    return re.sub(
+        rf"<g( clip-path=\"[^\"]*\")>{inner}</g>(?:<g\1>{inner}</g>)+",
+        lambda m: m[0].replace(f"</g><g{m[1]}>", ""),
+        text,
+    )
 
 
 def _flat(text: str) -> str:

@@ -13,7 +13,15 @@ from matplotlib.figure import Figure
 from experiments.harness import facts, studies
 from experiments.harness.tables import rows_of
 from experiments.report import figures, page
-from experiments.report.svg import COLOURS, LEAST, PIXELS, shared_styles, svg
+from experiments.report.svg import (
+    COLOURS,
+    LEAST,
+    PIXELS,
+    _clipped,
+    _walked,
+    shared_styles,
+    svg,
+)
 
 
 class Read(HTMLParser):
@@ -181,6 +189,25 @@ def test_names_stand_beside_their_lines_or_above_them() -> None:
     assert panel.texts[0].get_text() == "first"
     assert all(len(line) <= 46 for text in panel.texts for line in text.get_text().split("\n"))
     assert slim.get_size_inches()[0] == figures.PHONE
+
+
+def test_steps_along_an_axis_are_one_number() -> None:
+    assert _walked("M0 1L5 1L5 3L0 3zL5 4M2 2C1 1 2 2 3 3L3 9L4 8") == (
+        "M0 1H5V3H0zL5 4M2 2C1 1 2 2 3 3V9L4 8"
+    )
+
+
+def test_neighbours_are_clipped_together() -> None:
+    a, b = (f' clip-path="url(#{name})"' for name in "ab")
+    moved = f'<path transform="scale(2)"{a}/>'
+    lines = f'<path d="M0 0"{a} class="s"/><use href="#m"{a}/>{moved}<path{b}/>'
+    assert (
+        _clipped(lines) == f'<g{a}><path d="M0 0" class="s"/><use href="#m"/></g>{moved}<path{b}/>'
+    )
+    points = "".join(f'<g{of}><use href="#{n}"/></g>' for n, of in enumerate((a, a, a, b)))
+    assert _clipped(points) == (
+        f'<g{a}><use href="#0"/><use href="#1"/><use href="#2"/></g><g{b}><use href="#3"/></g>'
+    )
 
 
 def test_styles_that_repeat_become_classes() -> None:
