@@ -113,20 +113,35 @@ def _strategies(cells: Sequence[Cell]) -> list[str]:
 
 def _measured(cells: Sequence[Cell]) -> list[str]:
     found = {(c.where, c.column): c.ours for c in cells}
-    phases = [
-        found[where, "direct, µs"] / us
-        for (where, column), us in found.items()
-        if column == "phases, µs"
-    ]
+
+    def ratios(above: str, below: str) -> list[float]:
+        return [
+            found[where, f"{above}, µs"] / us
+            for (where, column), us in found.items()
+            if column == f"{below}, µs" and (where, f"{above}, µs") in found
+        ]
+
     told = [
-        f"A stride's phases by the planner's own tiles are {min(phases):.2f} to {max(phases):.2f} "
-        "times as fast as direct products, the more the larger the filter."
-    ]
-    return [
         _judged(cells),
         "Another GPU and another cuDNN than the paper's.",
-        *(told if phases else ()),
     ]
+    others = {"Winograd": "winograd", "FFT": "fft", "direct products": "direct", "PyTorch": "torch"}
+    speeds_of = [
+        f"{min(speed):.2f} to {max(speed):.2f} times {name}"
+        for name, method in others.items()
+        if (speed := ratios(method, "dwm"))
+    ]
+    if speeds_of:
+        told.append(
+            f"DWM's speed is {', '.join(speeds_of)}. Its pieces are launches one after another, "
+            "each of which moves the outputs once more; one tile has a single, fused launch."
+        )
+    if phases := ratios("direct", "phases"):
+        told.append(
+            f"A stride's phases by the planner's own tiles are {min(phases):.2f} to "
+            f"{max(phases):.2f} times as fast as direct products, the more the larger the filter."
+        )
+    return told
 
 
 def _equation18(cells: Sequence[Cell]) -> list[str]:
