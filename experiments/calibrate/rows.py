@@ -93,6 +93,7 @@ def rows() -> tuple[Timed, ...]:
         *_variants(),
         *_networks("pointwise", "cuBLASLt"),
         *_networks("thin", "thin"),
+        *_networks("networks_backward_filter", "thin"),
         *_networks("networks_forward", "F(2×2,3×3)"),
         *_fused(),
         *(row for file in LAYERS for row in _layers(file)),

@@ -159,7 +159,7 @@ counted
 # %% [markdown]
 # The last lines are worth a thought. If a block did one thing after another, products at the rate
 # of the FFMA units and then the output transform, the banks alone would gain 5 % on 64 channels and
-# less on more, on either GPU. The paper's 2.15 and the 1.5 of its code on an H100 are more: what
+# less on more, on either GPU. The paper's 2.15 and the 1.45 of its code on an H200 are more: what
 # else the two layouts' code differs in costs as well, as divergent branches and waits do.
 
 # %% [markdown]
@@ -190,7 +190,7 @@ paper.figure("table1b")
 # ## Tables 3 and 4: speedups
 #
 # As printed, over cuDNN 8.2's fused Winograd and over the authors' CUDA version of Yan et al.;
-# beside them the authors' own code on an H100, our kernel with both layouts on an H200. The
+# beside them the authors' own code and our kernel with both layouts, on an H200. The
 # authors' gain falls with depth on all GPUs, since deeper layers sum more channels for an output.
 # In our kernel other warps make the next tiles meanwhile, and the layout hardly matters.
 
@@ -212,7 +212,7 @@ for number, averages in stated.items():
         print(f"Table {number}, over {baseline}: {np.mean(entries):.2f}, stated {average}")
 speedups = paper.table("table3")
 theirs = [cell.ours for cell in speedups.cells if cell.where.startswith("the authors")]
-print(f"their code over their version of Yan et al.'s on an H100: {np.mean(theirs):.2f}")
+print(f"their code over their version of Yan et al.'s on an H200: {np.mean(theirs):.2f}")
 
 # %%
 speedups

@@ -14,9 +14,9 @@ from experiments.measure.fused.left_out import SAVING  # equation 6 divides by i
 
 PAPER = "opencnn_2021"
 # The GPUs of the rows of openCNN's layers and of the authors' code, for texts; a test holds them to
-# the rows. Both have as many multiprocessors and ran at the same clock.
-GPU, AUTHORS_GPU = "H200", "H100"
-AUTHORS_RUN = "another run"  # "the same run" where rows have beside_ours_tflops, as the test says
+# the rows.
+GPU, AUTHORS_GPU = "H200", "H200"
+AUTHORS_RUN = "the same run"  # "another run" where rows have no beside_ours_tflops, says the test
 # The layouts of the paper and of its version of Yan et al., in CHWN, pixels not loaded ahead.
 OURS, YAN = "sts64", "yan"
 # The authors' code as they release it, by what they call its builds: theirs of Yan et al.'s layout,

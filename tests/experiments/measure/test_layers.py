@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from experiments.calibrate.plans import plan_of
+from experiments.calibrate.rows import DEVICES, Timed
 from experiments.measure import layers
 from experiments.measure.layer_rows import latest, ratios, shortened, stored, summarized
 from experiments.measure.layers import (
@@ -22,7 +24,9 @@ from experiments.measure.layers import (
     plans,
 )
 from winolab.bench.contenders import digest
+from winolab.bench.networks import parse
 from winolab.device import H100
+from winolab.gpu.planner.accuracy import U11, predicted_rms
 
 ROWS = {name: stored(RESULTS / f"{name}.jsonl") for name in LISTS}
 ERRORS = {"fp32": 1e-6, "fp16": 5e-4, "bf16": 4e-3}  # of a relative RMS; halves round their result
@@ -122,7 +126,19 @@ def test_rows_are_of_layers_and_exact(name: str) -> None:
             kernel = row["kernel"]
             transforms = kernel[0] in "ΓΩF" and "(1,1)" not in kernel
             most = ERRORS[row["precision"]] * (TRANSFORMED if transforms else 1)
+            if kernel == "thin" and row["direction"] == "backward_filter":
+                most = max(most, 1.1 * predicted(row))
             assert 0 < row["relative_rms"] <= most
+
+
+def predicted(row: dict[str, Any]) -> float:
+    """The error of a row's plan on what was measured on, uniform numbers: a thin gradient's sums
+    are as long as its blocks have positions, 33,280 of the largest layer."""
+    what = (row["kernel"], row["products"], row["plan"], row["workspace"])
+    layer, direction, group = parse(row["layer"]), row["direction"], row["precision"]
+    return predicted_rms(
+        plan_of(Timed("", layer, direction, group, DEVICES[row["device"]], *what, 0.0)), U11
+    )
 
 
 def test_ratios_are_of_the_pick_and_of_pytorch_s_best_order() -> None:

@@ -256,13 +256,14 @@ class WgradThin:
 
     start: float
     copied: float
-    narrow: float
     read: float
     gathered: float
-    step: float
     stored: float
     issued: float
     waited: float
+    alone: float
+    stalled: float
+    cold: float
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overla
 from winolab.gpu.planner.request import ITEMSIZE
 
 POWER = 2.2  # of what overlaps, as of thin layers' other directions
-LINE = 128  # bytes
 FULL = (1.0, 0.5, 0.25)  # shares of the blocks that the device holds, beside a single block
+LATER = 8  # numbers of 16 bits that a thread has in registers until a chunk is multiplied, at most
 
 
 def data(plan: Tiling) -> int:
@@ -23,33 +23,45 @@ def data(plan: Tiling) -> int:
     return size * g.batch * read + ITEMSIZE[plan.out_dtype] * g.weights
 
 
-def issued(plan: Tiling, model: DeviceModel = MODEL) -> float:
-    """Issue slots of a thread's chunk: products, vectors, what is gathered, places."""
-    v, m = plan.config, model.wgrad_thin
+def gathered(plan: Tiling) -> tuple[int, int]:
+    """Numbers of the few side that a thread gathers of a chunk, and those of them that it waits for
+    one after another.
+
+    16 bits are widened on their way. Loads come together where all of them wait in registers, and
+    none depends on where a chunk ends; else each is stored before the next one is asked for.
+    """
+    v = plan.config
+    at_once = max(1, v.threads // v.columns)
+    every = -(-v.columns // v.threads) * -(-v.together // at_once)
+    together = every <= LATER and v.together % at_once == 0
+    return every, 0 if plan.precision == "fp32" or together else every
+
+
+def multiplied(plan: Tiling, model: DeviceModel = MODEL) -> float:
+    """Issue slots of a thread's products of a chunk, all unrolled."""
+    v = plan.config
     widened = v.vector if plan.precision != "fp32" else 0
-    products = v.few * v.vector + -(-v.few // 4) * model.device.operand
-    gathered = v.together * v.columns / v.threads
-    described = -(-v.together // v.threads)
-    return v.positions * (products + widened + m.read) + gathered * m.gathered + described * m.step
+    loaded = -(-v.few // 4) * model.device.operand
+    return v.positions * (v.few * v.vector + loaded + widened + model.wgrad_thin.read)
 
 
 def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Predicted time: data and chunks overlap; slots' sums are added behind them, and shares'."""
     device, v, m = plan.device, plan.config, model.wgrad_thin
     together = max(1, min(plan.resident, -(-plan.grid // device.multiprocessors)))
-    rate = device.lanes * m.issued / (together * v.threads)  # of a thread's issue slots a cycle
+    issued = together * v.threads / (device.lanes * m.issued)
+    slot = overlapped(POWER, issued, m.alone)  # cycles between a warp's instructions
+    every, stalled = gathered(plan)
+    run = slot * (multiplied(plan, model) + every * m.gathered)
+    chunk = overlapped(POWER, run, m.waited) + stalled * m.stalled
+    finished = m.waited + v.few * v.vector * m.stored * slot
     rounds = -(-plan.grid // (plan.resident * device.multiprocessors))
-    each = -(-plan.chunks // plan.shares)
-    chunks = each * max(issued(plan, model) / rate, m.waited)
-    finished = m.waited + v.few * v.vector * m.stored / rate
-    size = ITEMSIZE[plan.dtype]
-    side = LINE if v.width >= plan.channels else v.width * size
-    parts = max(1.0, LINE / side) - 1
-    copied = copying(device, m.copied * data(plan), model) * (1 + m.narrow * parts)
-    main = overlapped(POWER, copied, rounds * (chunks + finished) / device.clock)
+    cycles = rounds * (-(-plan.chunks // plan.shares) * chunk + finished)
+    copied = copying(device, m.copied * data(plan), model)
+    main = overlapped(POWER, copied, cycles / device.clock)
+    begun = model.device.launch + m.start + m.cold * v.positions * v.few * v.vector
     bucket, moved = 4 * plan.gradient.weights, 2 * plan.shares - 1  # written and read
-    added = adding(device, moved, bucket, model, 2 * SLICES)
-    return model.device.launch + m.start + main + added
+    return begun + main + adding(device, moved, bucket, model, 2 * SLICES)
 
 
 def shares(plan: Tiling) -> Iterator[int]:
