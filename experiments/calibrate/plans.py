@@ -51,7 +51,7 @@ def plan_of(row: Timed) -> Any:
     plans = [p for p in every if p.kernel == row.kernel and str(p.config) == row.variant]
     plans = plans or list(_fused(request, row))
     if plans and isinstance(plans[0], WgradColumnsPlan):
-        return _sharing(plans[0], row.workspace, dict(row.cut).get("cluster", 1))
+        return _sharing(plans[0], row.workspace)
     if plans and (cut := _CUT.get(type(plans[0]))):
         return cut(plans[0], row)
     if row.workspace is not None:
@@ -59,19 +59,15 @@ def plan_of(row: Timed) -> Any:
     return plans[0] if plans else None
 
 
-def _sharing(p: WgradColumnsPlan, workspace: int | None, cluster: int) -> WgradColumnsPlan | None:
-    """The plan whose blocks share as much work as takes such a workspace, or that of such clusters,
-    whatever is picked now; None where a row does not say how much."""
+def _sharing(p: WgradColumnsPlan, workspace: int | None) -> WgradColumnsPlan | None:
+    """The plan whose blocks share as much work as takes such a workspace, whatever is picked now;
+    None where a row does not say how much."""
     if workspace is None:
         return None
     rest, of_row = p.workspace - p.shares.workspace, blocks_of_row(p.gradient, p.config)
     cost = Cost(1e-6, 1e-5, 4 * p.config.n * p.config.bi * p.config.bo)
-    of = p.columns, of_row, p.device, cost
-    every = [s for cached in (False, True) for s in ways(*of, cached, True)]
-    every = [s for s in every if s.cluster == cluster]
-    near = min(every, key=lambda s: abs(rest + s.workspace - workspace), default=None)
-    if near is None:
-        return None
+    every = [s for cached in (False, True) for s in ways(p.columns, of_row, p.device, cost, cached)]
+    near = min(every, key=lambda s: abs(rest + s.workspace - workspace))
     if abs(rest + near.workspace - workspace) > HEADER:
         return None
     return replace(p, shares=near)

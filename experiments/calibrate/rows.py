@@ -139,8 +139,7 @@ def _layers(file: str) -> Iterator[Timed]:
         kernel, group = row.get("kernel", ""), row["precision"]
         products = row.get("products", "fp32_split" if group == "fp32" else group)
         if kernel in ("depthwise", "implicit GEMM") or (kernel, products) in SPLIT:
-            of = "rows", "workers", "segments", "cluster"
-            cut = {name: row[name] for name in of if name in row}
+            cut = {name: row[name] for name in ("rows", "workers", "segments") if name in row}
             yield Timed(
                 "", _layer(row["layer"]), row["direction"], group, DEVICES[row["device"]], kernel,
                 products, row["plan"], row.get("workspace"), 1e-6 * row["us"],

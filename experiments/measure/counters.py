@@ -237,12 +237,7 @@ class Profiled:
         self.kernel, self.notes, self.calls = kernel, notes, calls
 
     def __call__(
-        self,
-        grid: tuple[int, int, int],
-        threads: int,
-        params: Params,
-        early: bool = False,
-        cluster: int = 1,
+        self, grid: tuple[int, int, int], threads: int, params: Params, early: bool = False
     ) -> None:
         profiler = driver.cupy().cuda.profiler
         first = not self.calls[self.kernel.name, grid]
@@ -250,7 +245,7 @@ class Profiled:
         if first:
             self.notes.append({"launch": self.kernel.name, "grid": grid, "threads": threads})
             profiler.start()
-        self.kernel(grid, threads, params, cluster=cluster)
+        self.kernel(grid, threads, params)
         if first:
             driver.cupy().cuda.get_current_stream().synchronize()
             profiler.stop()

@@ -316,8 +316,8 @@ def measured(
         row = {**common, "method": method, "us": mid, "quartiles_us": [low, high]}
         if method == "winolab":
             p, chosen = of[name]
-            walk = ("rows", "parts", "workers", "cluster")
-            row |= {key: getattr(p.primary, key) for key in walk if hasattr(p.primary, key)}
+            walk = ("rows", "parts", "workers")
+            row |= {key: getattr(p, key) for key in walk if hasattr(p, key)}
             row |= {"plan": str(p.config), "products": p.precision,
                     "kernel": p.kernel, "predicted_us": round(1e6 * p.predicted, 2),
                     "workspace": p.workspace, "relative_rms": errors.get(name),

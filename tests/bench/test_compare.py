@@ -313,7 +313,7 @@ def test_calls_replay_on_the_arrays_and_a_filter_is_transformed_once_a_filling(
     seen: list[tuple[str, tuple[int, ...]]] = []
 
     class Launch(SimpleNamespace):
-        def __init__(self, kernel, grid, threads, params, early, cluster) -> None:
+        def __init__(self, kernel, grid, threads, params, early) -> None:
             super().__init__(kernel=kernel, params=params)
 
         def on(self, stream: int) -> None:

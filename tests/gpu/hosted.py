@@ -121,12 +121,7 @@ class Kernel:
     seed: int  # other than 0: threads run in another order
 
     def __call__(
-        self,
-        grid: Sequence[int],
-        threads: int,
-        params: Params,
-        early: bool = False,
-        cluster: int = 1,
+        self, grid: Sequence[int], threads: int, params: Params, early: bool = False
     ) -> None:
         """Raises HostError with what went wrong."""
         values = params.buffer()
@@ -135,7 +130,6 @@ class Kernel:
             self.index,
             (ctypes.c_uint * 3)(*grid),
             (ctypes.c_uint * 3)(threads, 1, 1),
-            ctypes.c_uint(cluster),
             ctypes.c_size_t(self.shared),
             (ctypes.c_void_p * 1)(ctypes.addressof(values)),
             ctypes.c_uint64(self.seed),

@@ -65,9 +65,7 @@ class Matmul(Launchable):
 
     name = MATMUL
 
-    def launch(
-        self, grid: tuple[int, int, int], threads: int, params: int, early: bool, cluster: int = 1
-    ) -> Call:
+    def launch(self, grid: tuple[int, int, int], threads: int, params: int, early: bool) -> Call:
         """A product; ``params`` is where the pointer to its struct, PRODUCT's, lies. Raises
         ValueError where the library has no algorithm for it."""
         with on(self.index):

@@ -23,25 +23,18 @@ class Launchable(ABC):
     name: str
 
     @abstractmethod
-    def launch(
-        self, grid: tuple[int, int, int], threads: int, params: int, early: bool, cluster: int = 1
-    ) -> Any:
+    def launch(self, grid: tuple[int, int, int], threads: int, params: int, early: bool) -> Any:
         """One launch, with the members of Launch that replays have; arguments are Launch's."""
 
     def __call__(
-        self,
-        grid: tuple[int, int, int],
-        threads: int,
-        params: Params,
-        early: bool = False,
-        cluster: int = 1,
+        self, grid: tuple[int, int, int], threads: int, params: Params, early: bool = False
     ) -> None:
         """Launch on CuPy's current stream; ``params`` is the struct that the kernel takes."""
         buffer = params.buffer()
         for offset, tensor in params.maps():
             encoder(tensor, ctypes.addressof(buffer) + offset)(tensor.address)
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
-        launch = self.launch(grid, threads, ctypes.addressof(pointers), early, cluster)
+        launch = self.launch(grid, threads, ctypes.addressof(pointers), early)
         launch.on(cupy().cuda.get_current_stream().ptr)
         check(launch.start())
 
@@ -58,27 +51,14 @@ class Kernel(Launchable):
     shared: int
     module: Any
 
-    def launch(
-        self, grid: tuple[int, int, int], threads: int, params: int, early: bool, cluster: int = 1
-    ) -> Launch:
-        return Launch(self, grid, threads, params, early, cluster)
+    def launch(self, grid: tuple[int, int, int], threads: int, params: int, early: bool) -> Launch:
+        return Launch(self, grid, threads, params, early)
 
 
-class Attribute(ctypes.Structure):
+class _Attribute(ctypes.Structure):
     """The driver's CUlaunchAttribute."""
 
     _fields_ = (("id", ctypes.c_int), ("padding", ctypes.c_int), ("value", ctypes.c_int * 16))
-
-    SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-    CLUSTER = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-
-    @classmethod
-    def early(cls) -> Attribute:
-        return cls(cls.SERIALIZATION, 0, (1,))
-
-    @classmethod
-    def cluster(cls, blocks: int) -> Attribute:
-        return cls(cls.CLUSTER, 0, (blocks, 1, 1))
 
 
 class _Config(ctypes.Structure):
@@ -89,7 +69,7 @@ class _Config(ctypes.Structure):
         ("block", ctypes.c_uint * 3),
         ("shared", ctypes.c_uint),
         ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.POINTER(Attribute)),
+        ("attributes", ctypes.POINTER(_Attribute)),
         ("count", ctypes.c_uint),
     )
 
@@ -99,27 +79,21 @@ class Launch:
 
     ``params`` is where the pointer to the kernel's struct lies; ``early``: it may begin before the
     launch before it on the stream ends, and the kernel waits, by launch_before_done() of
-    pipeline.cuh, where it reads what that writes; ``cluster``: so many neighbours of the grid run
-    together, of a kernel that does not say how many. ``start()`` launches on the stream that
+    pipeline.cuh, where it reads what that writes. ``start()`` launches on the stream that
     ``on`` named and returns the driver's status, which costs the host 0.2 µs beside the driver; as
     a method that is told the stream and raises, it cost 0.4.
     """
 
+    SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+
     def __init__(
-        self,
-        kernel: Kernel,
-        grid: tuple[int, int, int],
-        threads: int,
-        params: int,
-        early: bool,
-        cluster: int = 1,
+        self, kernel: Kernel, grid: tuple[int, int, int], threads: int, params: int, early: bool
     ) -> None:
         self.kernel, self.grid, self.threads = kernel, grid, threads
-        self.params, self.early, self.cluster = params, early, cluster
-        asked = [Attribute.early()] * early + [Attribute.cluster(cluster)] * (cluster > 1)
-        self._attributes = (Attribute * 2)(*asked)
+        self.params, self.early = params, early
+        attribute = ctypes.pointer(_Attribute(self.SERIALIZATION, 0, (1,)))
         block = (threads, 1, 1)
-        self._config = _Config(grid, block, kernel.shared, None, self._attributes, len(asked))
+        self._config = _Config(grid, block, kernel.shared, None, attribute, int(early))
         handle, pointer = ctypes.c_void_p(kernel.handle), ctypes.c_void_p(params)
         self.start: Callable[[], int] = partial(
             driver().cuLaunchKernelEx, ctypes.byref(self._config), handle, pointer, None

@@ -204,17 +204,10 @@ class TensorMap:
 
 
 class Launcher(Protocol):
-    """What a plan calls to launch a kernel: (grid, threads, parameters), and what Launch of
-    driver.py says of ``early`` and ``cluster``."""
+    """What a plan calls to launch a kernel: (grid, threads, parameters), and Kernel's ``early``."""
 
     def __call__(
-        self,
-        grid: tuple[int, int, int],
-        threads: int,
-        params: Params,
-        /,
-        early: bool = False,
-        cluster: int = 1,
+        self, grid: tuple[int, int, int], threads: int, params: Params, /, early: bool = False
     ) -> None: ...
 
 

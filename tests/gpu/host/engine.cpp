@@ -223,17 +223,12 @@ T* array(size_t count) {  // of zeros
   return pointer;
 }
 
-void launch(const Kernel& kernel, unsigned cluster, size_t dynamic_bytes) {
+void launch(const Kernel& kernel, size_t dynamic_bytes) {
   Machine& m = machine;
   const unsigned threads = m.block.size();
   m.cluster = kernel.cluster.size();
   m.entry = kernel.entry;
   if (kernel.cluster.x != m.cluster) fail("clusters are expected along x alone");
-  if (cluster > 1) {
-    if (m.cluster > 1) fail("clusters of %u, of a kernel that has %u", cluster, m.cluster);
-    if (cluster > 8) fail("clusters of %u blocks; every device has 8", cluster);
-    m.cluster = cluster;
-  }
   if (m.grid.x % m.cluster) fail("%u blocks are no whole clusters of %u", m.grid.x, m.cluster);
   if (!threads || threads > 1024 || threads > kernel.max_threads)
     fail("%u threads; the kernel allows %u", threads, kernel.max_threads);
@@ -312,9 +307,7 @@ HOST_UNDEFINED(out_of_bounds, "an index outside its array")
 HOST_UNDEFINED(shift_out_of_bounds, "a shift too far")
 HOST_UNDEFINED(divrem_overflow, "division by zero")
 
-// ``cluster``: so many blocks run together, of a kernel that does not say how many.
-extern "C" int host_launch(int kernel, const unsigned* grid, const unsigned* block,
-                           unsigned cluster, size_t bytes,
+extern "C" int host_launch(int kernel, const unsigned* grid, const unsigned* block, size_t bytes,
                            void** arguments, uint64_t seed, char* message, size_t message_size) {
   host::Machine& m = host::machine;
   m.message = message;
@@ -324,7 +317,7 @@ extern "C" int host_launch(int kernel, const unsigned* grid, const unsigned* blo
   m.arguments = arguments;
   m.random = seed * 0x9e3779b97f4a7c15u;
   const int failed = setjmp(m.failed);
-  if (!failed) host::launch(host_kernels[kernel], cluster, bytes);
+  if (!failed) host::launch(host_kernels[kernel], bytes);
   host::clean_up();
   return failed;
 }

@@ -149,7 +149,7 @@ class Function(launch.Launchable):
         self.launched: list[int] = []
         self.stream = 0
 
-    def launch(self, grid, threads, params, early, cluster=1) -> Function:
+    def launch(self, grid, threads, params, early) -> Function:
         return self
 
     def on(self, stream: int) -> None:

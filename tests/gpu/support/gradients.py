@@ -34,37 +34,24 @@ def asked(
     )
 
 
-# ``shared``: nothing is, all by blocks of a stage or more, what one wave leaves, all in halves, all
-# by clusters of three.
-SHARES = ((4, 0), (1 << 20, 50), (4, 3), (4, -2), (0, -3))
+# ``shared``: nothing is, all by blocks of a stage or more, what one wave leaves, all in halves.
+SHARES = ((4, 0), (1 << 20, 50), (4, 3), (4, -2))
 
 
 def shared(p: Any, multiprocessors: int, sharing: int) -> Any:
     """A plan by columns on so many multiprocessors, so many of which share what is left; 0: none
-    does; below 0: all work tiles are shared, in so many parts each, by clusters of as many blocks
-    where there are no multiprocessors."""
+    does; below 0: all work tiles are shared, in so many parts each."""
     work_tiles = p.shares.work_tiles
     stages = p.columns.stages(work_tiles)
     cost = Cost(1.0, 0.0, 4 * p.config.n * p.config.bi * p.config.bo)
 
     def made(shared: int, sharing: int, parts: int, *tables: Any) -> Any:
-        workspace = cost.workspace(shared, sharing) if multiprocessors else 0
-        of = (
-            max(1, multiprocessors),
-            work_tiles,
-            work_tiles - shared,
-            sharing,
-            parts,
-            workspace,
-            0.0,
-        )
+        workspace = cost.workspace(shared, sharing)
+        of = multiprocessors, work_tiles, work_tiles - shared, sharing, parts, workspace, 0.0
         return replace(p, shares=Shares(*of, *tables))
 
     if sharing == 0:
         return made(0, 0, 0, lpt_order(stages, multiprocessors, cost).order)
-    if not multiprocessors:  # every block of a cluster has a stage
-        sharing = -min(-sharing, p.columns.shortest)
-        multiprocessors = 0 if p.config.clusters else 4
     if sharing < 0:
         return made(work_tiles, -sharing * work_tiles, -sharing)
     rest = work_tiles % multiprocessors

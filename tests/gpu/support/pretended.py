@@ -150,16 +150,9 @@ class HostLaunch:
     """A kernel on the CPU, started as the driver would start it; early ones begin in their turn."""
 
     def __init__(
-        self,
-        kernel: Any,
-        grid: tuple[int, int, int],
-        threads: int,
-        params: int,
-        early: bool,
-        cluster: int = 1,
+        self, kernel: Any, grid: tuple[int, int, int], threads: int, params: int, early: bool
     ) -> None:
         self.kernel, self.grid, self.threads, self.params = kernel, grid, threads, params
-        self.cluster = cluster
 
     def on(self, stream: int) -> None:
         assert stream == 7
@@ -171,7 +164,6 @@ class HostLaunch:
             handle.index,
             (ctypes.c_uint * 3)(*self.grid),
             (ctypes.c_uint * 3)(self.threads, 1, 1),
-            ctypes.c_uint(self.cluster),
             ctypes.c_size_t(self.kernel.shared),
             ctypes.c_void_p(self.params),
             ctypes.c_uint64(0),

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from winolab.gpu.driver import Attribute, Launch
+from winolab.gpu.driver import Launch
 from winolab.gpu.machine import driver
 
 REPEATS = 16  # calls before a graph is made, which takes 0.1 to 0.4 ms
@@ -182,9 +182,6 @@ def _added(
     behind = ctypes.byref(before) if before and not launch.early else None
     count = ctypes.c_size_t(1 if behind else 0)
     _do("cuGraphAddKernelNode_v2", ctypes.byref(node), graph, behind, count, ctypes.byref(params))
-    if launch.cluster > 1:
-        size = (ctypes.c_uint * 16)(launch.cluster, 1, 1)  # of a CUlaunchAttributeValue
-        _do("cuGraphKernelNodeSetAttribute", node, Attribute.CLUSTER, ctypes.byref(size))
     if before and launch.early:
         # CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
         edge, one = _Edge(from_port=1, type=1), ctypes.c_size_t(1)

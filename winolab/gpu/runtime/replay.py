@@ -52,7 +52,6 @@ class Recording:
         threads: int,
         params: Params,
         early: bool,
-        cluster: int = 1,
     ) -> None:
         """One launch; a grid without blocks launches nothing. Raises ValueError for one that CUDA
         does not launch."""
@@ -77,7 +76,7 @@ class Recording:
             else:
                 continue
             mine.places.append((ctypes.addressof(buffer) + offset, beyond, kind != POINTER))
-        made = kernel.launch(grid, threads, ctypes.addressof(pointers), early, cluster)
+        made = kernel.launch(grid, threads, ctypes.addressof(pointers), early)
         self._launches.append(made)
         self._needed.append((kernel, buffer, pointers))
 
@@ -165,11 +164,6 @@ class _Recorder:
         self._recording, self._kernel = recording, kernel
 
     def __call__(
-        self,
-        grid: tuple[int, int, int],
-        threads: int,
-        params: Params,
-        early: bool = False,
-        cluster: int = 1,
+        self, grid: tuple[int, int, int], threads: int, params: Params, early: bool = False
     ) -> None:
-        self._recording.add(self._kernel, grid, threads, params, early, cluster)
+        self._recording.add(self._kernel, grid, threads, params, early)

@@ -66,13 +66,12 @@ def test_shares_follow_one_another_and_level_what_blocks_have(stages, loads, cos
     st.lists(st.integers(1, 40), min_size=1, max_size=3).map(tuple),
     st.integers(1, 60),
     costs,
-    st.tuples(st.booleans(), st.booleans()),
+    st.booleans(),
 )
-def test_no_way_takes_less_time_than_there_is_work(blocks, useful, channels, cost, how):
-    """For all blocks together, and for a block that computes whole work tiles alone; data in L2 or
-    not, clusters or none."""
+def test_no_way_takes_less_time_than_there_is_work(blocks, useful, channels, cost, cached):
+    """For all blocks together, and for a block that computes whole work tiles alone."""
     found, of_row = Columns(1, max(useful), useful, blocks), channels * len(useful)
     work = found.stages(of_row * len(blocks)).sum() * cost.stage
-    for way in ways(found, of_row, H100, cost, *how):
+    for way in ways(found, of_row, H100, cost, cached):
         assert way.seconds >= work / H100.multiprocessors * (1 - 1e-9)
         assert way.alone + way.shared == of_row * len(blocks)

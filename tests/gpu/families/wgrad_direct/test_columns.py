@@ -12,9 +12,7 @@ from tests.gpu.support.gradients import SHARES, SMALL, asked, shared
 from tests.gpu.support.halves import APART, on_cpu, on_gpu, problems, too_far
 from winolab.algorithm import Problem
 from winolab.device import H100
-from winolab.gpu.families.clusters import clusters
 from winolab.gpu.families.wgrad import PARAMS, parts_of
-from winolab.gpu.families.wgrad_direct.chunks import ways
 from winolab.gpu.families.wgrad_direct.config import (
     COLUMNS,
     POINTWISE,
@@ -22,7 +20,6 @@ from winolab.gpu.families.wgrad_direct.config import (
     WORK,
     ColumnsConfig,
 )
-from winolab.gpu.families.wgrad_direct.cost import columns_cost
 from winolab.gpu.families.wgrad_direct.launch import COLUMN_PARAMS
 from winolab.gpu.families.wgrad_direct.plan import WgradColumnsPlan, columns_plans
 from winolab.gpu.planner.request import Request
@@ -42,12 +39,12 @@ def planned(problem: Problem, precision: str, config: ColumnsConfig, kind: str) 
 @pytest.mark.parametrize("execute", [on_cpu, pytest.param(on_gpu, marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 def test_gradients_are_those_of_fp64(config, execute: Execute) -> None:
-    """One of five ways to share a problem, and the next with the next problem and config."""
+    """One of four ways to share a problem, and the next with the next problem and config."""
     met = set()
     for turn, (problem, precision, kind, x, dy) in enumerate(problems(), CONFIGS.index(config)):
-        p = shared(planned(problem, precision, config, kind), *SHARES[turn % 5])
+        p = shared(planned(problem, precision, config, kind), *SHARES[turn % 4])
         assert too_far(p, x, dy, execute(p, x, dy)) <= 1
-        met.add(turn % 5)
+        met.add(turn % 4)
     assert len(met) == len(SHARES)
 
 
@@ -58,7 +55,7 @@ def test_strided_and_dilated_gradients_are_those_of_fp64(config, execute: Execut
     first = [COLUMNS[0], *POINTWISE].index(config)
     for turn, (problem, precision, kind, x, dy) in enumerate(problems(APART), first):
         assert not problem.unit
-        p = shared(planned(problem, precision, config, kind), *SHARES[turn % 5])
+        p = shared(planned(problem, precision, config, kind), *SHARES[turn % 4])
         assert too_far(p, x, dy, execute(p, x, dy)) <= 1, problem
 
 
@@ -70,42 +67,6 @@ def test_shares_of_few_work_tiles_are_added_up_by_several_warps(shares, warps, e
     p = shared(planned(problem, precision, POINTWISE[0], kind), 4, -shares)
     assert parts_of(shares, p.shares.work_tiles, H100.multiprocessors) == warps
     assert too_far(p, x, dy, execute(p, x, dy)) <= 1
-
-
-@pytest.mark.parametrize("blocks", [2, 8])
-def test_a_cluster_adds_up_what_a_launch_of_its_own_would(blocks: int) -> None:
-    """In the same order: the same bits, and no workspace."""
-    case = ((9, 16, 19, 72), (72, 1, 1, 72), 0, "bf16")
-    ((problem, precision, _, x, dy),) = problems([case])
-    for config in (POINTWISE[0], COLUMNS[0]):
-        p = planned(problem, precision, config, "float32")
-        ways = [shared(p, multiprocessors, -blocks) for multiprocessors in (4, 0)]
-        assert [w.shares.cluster for w in ways] == [1, blocks]
-        assert ways[1].workspace == 0
-        gathered, together = (on_cpu(w, x, dy) for w in ways)
-        assert (gathered == together).all()
-        assert too_far(p, x, dy, together) <= 1
-
-
-@pytest.mark.parametrize("blocks", [2, 3, 4, 8])
-def test_clusters_share_where_there_is_room_for_all_at_once(blocks: int) -> None:
-    most = clusters(H100, blocks)
-    for tiles in (most, most + 1):
-        problem = Problem.of((8, 32, 32, 64), (128 * tiles, 1, 1, 64))
-        p = planned(problem, "fp16", POINTWISE[1], "float16")
-        assert p.shares.work_tiles == tiles
-        of = p.columns, tiles, H100, columns_cost(H100, p.config, p.columns), True
-        for clustered in (False, True):
-            found = {s.cluster for s in ways(*of, clustered)}
-            assert (blocks in found) == (clustered and tiles == most)
-
-
-@pytest.mark.parametrize("config", CONFIGS, ids=str)
-def test_what_is_planned_in_clusters_is_compiled_for_them(config) -> None:
-    """Sums lie in the memory of stages; without clusters a kernel would give each a share."""
-    assert config.clusters == (config.n * config.bi * config.bo <= 128 * 256)
-    stages = config.stages * config.bo + (config.stages + 2 * (config.n - 1)) * config.bi
-    assert not config.clusters or 4 * config.n * config.bi * config.bo <= 2 * 64 * stages
 
 
 def test_taps_a_step_apart_share_no_columns() -> None:

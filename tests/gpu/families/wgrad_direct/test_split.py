@@ -181,7 +181,7 @@ def test_a_channel_that_split_products_lose_is_noticed(name, side, width, execut
     x, dy = arrays[0] * np.float32(of_x), arrays[1] * np.float32(of_dy)
     config = (THREE, FIVE)[(turn + side) % 2] if width > 1 else SPLIT[0]
     flags = np.zeros(3, "int32")
-    p = shared(planned(problem, config), *(SHARES[0], SHARES[3])[(turn // 2 + side) % 2])
+    p = shared(planned(problem, config), *(SHARES[0], SHARES[-1])[(turn // 2 + side) % 2])
     dw = execute(p, x, dy, flags)
     assert flags.tolist() == expected
     if not flags[0] and not flags[2]:

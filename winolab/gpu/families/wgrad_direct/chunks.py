@@ -15,16 +15,10 @@ import numpy as np
 
 from winolab.arguments.words import plural
 from winolab.device import H100, Device
-from winolab.gpu.families.clusters import CLUSTER_SHARE, clusters
 from winolab.gpu.families.wgrad import NEAR_FASTEST, Gradient
-from winolab.gpu.families.wgrad_direct.config import (
-    KC,
-    MOST_TOGETHER,
-    PRODUCERS,
-    DirectConfig,
-)
+from winolab.gpu.families.wgrad_direct.config import KC, PRODUCERS, DirectConfig
 from winolab.gpu.params import INT
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, from_l2
+from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying
 
 RUN = 8  # sums that a thread adds up at once
 # What a launch brings along, 4 KB at most: work tiles in an order, and blocks that share work
@@ -37,7 +31,6 @@ CONSTANTS = {
     "KC": KC,
     "PRODUCERS": PRODUCERS,
     "RUN": RUN,
-    "MOST_TOGETHER": MOST_TOGETHER,
     "ORDERED": ORDERED,
     "STARTS": STARTS,
     "NONE": NONE,
@@ -125,7 +118,7 @@ class Shares:
     alone: int
     sharing: int
     splits: int  # blocks of a work tile that is shared; 0: ``starts`` says what blocks have
-    workspace: int  # bytes: parts of sums, and who has which; 0: a cluster adds its parts up
+    workspace: int  # bytes: parts of sums, and who has which
     seconds: float
     order: tuple[int, ...] = ()  # LptOrder's
     starts: tuple[Start, ...] = ()  # of the ``sharing`` blocks
@@ -134,11 +127,6 @@ class Shares:
     def shared(self) -> int:
         """Work tiles that blocks share."""
         return self.work_tiles - self.alone
-
-    @property
-    def cluster(self) -> int:
-        """Blocks that add up what they have of a work tile themselves; 1: none do."""
-        return 1 if self.workspace else max(1, self.splits)
 
     @property
     def grid(self) -> int:
@@ -163,11 +151,6 @@ class Cost:
     def alone(self, longest: float) -> float:
         """Seconds of a call whose work tiles no blocks share; ``longest``: of the longest block."""
         return longest + self.model.device.launch
-
-    def together(self, longest: float, sharing: int) -> float:
-        """The same where the blocks of a cluster read each other's parts, as fast as L2's are."""
-        read = from_l2(self.device, self.sums * sharing, self.model)
-        return longest + read + self.model.device.launch
 
     def gathered(self, longest: float, shared: int, sharing: int) -> float:
         """The same where parts are written, and read by a launch of its own."""
@@ -221,12 +204,12 @@ def leveled(
 
 @lru_cache(maxsize=4096)
 def ways(
-    found: Columns, of_row: int, device: Device, cost: Cost, cached: bool, clustered: bool
+    found: Columns, of_row: int, device: Device, cost: Cost, cached: bool
 ) -> tuple[Shares, ...]:
     """Every way to share the work, of whatever workspace.
 
     ``of_row``: work tiles of a row of the filter; ``cached``: x and dy stay in L2, so that blocks
-    may be at different places of them; ``clustered``: whether clusters add up shares."""
+    may be at different places of them."""
     slots = device.multiprocessors
     work_tiles = of_row * len(found.blocks)
     rest, longest = work_tiles % slots, found.longest
@@ -253,13 +236,6 @@ def ways(
         around = -(-work_tiles * splits // slots)
         each = -(-longest // splits) * cost.stage + cost.part
         every.append(made(work_tiles, work_tiles * splits, splits, around * each))
-    # The same by clusters, as many as there is room for at once.
-    for splits in CLUSTER_SHARE if clustered else ():
-        if 1 < splits <= found.shortest and work_tiles <= clusters(device, splits):
-            each = -(-longest // splits) * cost.stage + cost.part
-            sharing = work_tiles * splits
-            seconds = cost.together(each, sharing)
-            every.append(Shares(slots, work_tiles, 0, sharing, splits, 0, seconds))
     # What whole waves leave, so that blocks have as much each in the end.
     if cached and rest and slots <= STARTS:
         waves, left = (
@@ -283,8 +259,6 @@ def taken(found: Columns, shares: Shares, cost: Cost) -> float:
     if shares.splits:
         around = -(-shares.work_tiles * shares.splits // shares.multiprocessors)
         longest = around * (-(-found.longest // shares.splits) * cost.stage + cost.part)
-        if shares.cluster > 1:
-            return cost.together(longest, shares.sharing)
     else:
         waves = lpt_order(stages[: shares.alone], shares.multiprocessors, cost)
         level = leveled(stages[shares.alone :], shares.alone, waves.loads[: shares.sharing], cost)
@@ -312,7 +286,7 @@ def cut(
     ``cost`` says what they take; ``cached``: whether blocks may be at different places of x and dy.
     """
     found = columns(g, v.n, MODEL.wgrad_direct.brought)
-    every = ways(found, blocks_of_row(g, v), device, cost(found), cached, v.clusters)
+    every = ways(found, blocks_of_row(g, v), device, cost(found), cached)
     return found, share(every, limit)
 
 
@@ -325,7 +299,6 @@ def told(found: Columns, shares: Shares) -> list[str]:
     lines = [f"{plural(shares.alone, 'work tile')} by a block each{first}"] if shares.alone else []
     if shares.shared:
         equal = f", {shares.splits} each" if shares.splits else ""
-        equal += ", which add up their parts" if shares.cluster > 1 else ""
         lines.append(f"{shares.shared} shared by {plural(shares.sharing, 'block')}{equal}")
     return [
         f"positions  {rows}",

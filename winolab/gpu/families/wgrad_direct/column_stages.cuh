@@ -11,8 +11,6 @@ constexpr int GROUPS_M = BO / 64, GROUP_TAPS = GROUPS_M * TAPS / GROUPS;
 constexpr int PLANES = BI / 64;  // of 64 channels
 constexpr int WIDTH = GROUP_TAPS * BI;  // of a warpgroup's sums: taps and channels
 constexpr int RESULTS = 128 * GROUPS;   // threads that have sums
-// Whether clusters may add up shares: of 192 sums a thread 3 KB would spill.
-constexpr bool CLUSTERS = WIDTH / 2 <= MOST_TOGETHER;
 // The first columns of x's ring lie behind its last once more: neighbours are neighbours in memory.
 constexpr int SLOTS = RING + TAPS - 1;
 // Registers of the launch are handed from the producers to those that multiply.

@@ -3,44 +3,6 @@
 
 #include "exchanged.cuh"
 #include "gradient_scheduler.cuh"
-#include "pipeline.cuh"
-
-// Shares that a thread loads before it adds them, so that it waits for memory once: one after another
-// 56 took 24 us, 14 took 8 (docs/notes/064-filters-of-one-tap.md).
-constexpr int GATHER_AHEAD = 8;
-
-// Compensated sums (Kahan 1965) of RUN numbers a thread, and what their roundings lost.
-struct Compensated {
-  float sums[RUN] = {}, lost[RUN] = {};
-  __device__ __forceinline__ void add(int i, float value) {
-    const float term = __fsub_rn(value, lost[i]);
-    const float total = __fadd_rn(sums[i], term);
-    lost[i] = __fsub_rn(__fsub_rn(total, sums[i]), term);
-    sums[i] = total;
-  }
-  // The shares [begin, end) of a work tile; first_of(share) points to the thread's first number, behind
-  // which the others lie RESULTS apart.
-  template <int AHEAD, class First>
-  __device__ __forceinline__ void add_shares(int begin, int end, const First& first_of) {
-#pragma unroll 1
-    for (int share = begin; share < end; share += AHEAD) {
-      float parts[AHEAD][RUN];
-#pragma unroll
-      for (int b = 0; b < AHEAD; ++b) {
-        if (share + b >= end) break;
-        const float* const first = first_of(share + b);
-#pragma unroll
-        for (int i = 0; i < RUN; ++i) parts[b][i] = first[i * RESULTS];
-      }
-#pragma unroll
-      for (int b = 0; b < AHEAD; ++b) {
-        if (share + b >= end) break;
-#pragma unroll
-        for (int i = 0; i < RUN; ++i) add(i, parts[b][i]);
-      }
-    }
-  }
-};
 
 // Whether dw, of 16 bits, takes vectors of eight neighbouring input channels.
 __device__ __forceinline__ bool in_vectors(const GradientParams& p) {
@@ -107,33 +69,9 @@ __device__ __forceinline__ void store(const SumParams& params, const GradientWor
   }
 }
 
-// What the blocks of a cluster have of a work tile, which they share alone: each leaves its sums in its
-// stages' memory, where nobody multiplies any more, and adds up the runs whose turn it is, in the
-// order of the shares, as winolab_wgrad_direct_gather does.
-__device__ __forceinline__ void finish_together(const SumParams& params, int tile,
-                                                const float (&acc)[WIDTH / 2], float* sums) {
-  consumers_sync<RESULTS>();
-#pragma unroll
-  for (int i = 0; i < WIDTH / 2; ++i) sums[i * RESULTS + threadIdx.x] = acc[i];
-  cluster_sync();
-  const int shares = (int)params.splits;
-#pragma unroll 1
-  for (int run = cluster_rank(); run < WIDTH / 2 / RUN; run += shares) {
-    Compensated found;
-    found.add_shares<2>(0, shares, [&](int share) {
-      return cluster_pointer(sums, share) + run * RUN * RESULTS + threadIdx.x;
-    });
-    store(params, work_of(params.sum, tile), threadIdx.x, run * RUN, found.sums);
-  }
-  cluster_sync();  // the others have read what is here
-}
-
-// What a block has of a work tile: the result, or a share of the sum, for its cluster or for
-// winolab_wgrad_direct_gather. ``sums``: WIDTH / 2 * RESULTS numbers in the memory of the stages.
+// What a block has of a work tile: the result, or a share of the sum for winolab_wgrad_direct_gather.
 __device__ __forceinline__ void finish(const SumParams& params, const ColumnScheduler& scheduler,
-                                       const float (&acc)[WIDTH / 2], void* sums) {
-  if constexpr (CLUSTERS)
-    if (together(params)) return finish_together(params, scheduler.tile, acc, (float*)sums);
+                                       const float (&acc)[WIDTH / 2]) {
   if (threadIdx.x == 0) scheduler.tell(params);
   if (scheduler.whole()) return store(params, work_of(params.sum, scheduler.tile), threadIdx.x, 0, acc);
   float* const partial = params.sum.buckets + scheduler.slot(params) * (WIDTH / 2 * RESULTS) + threadIdx.x;

@@ -24,7 +24,6 @@ struct Start {
 struct ColumnParams {
   GradientParams sum;    // its buckets are partial sums, as the kernel has them in registers
   // [work tile that blocks share][first, last block with a share of it]; null: none has
-  // or the blocks of a cluster share one alone
   int* ends;
   long long chunks;   // of a row
   long long alone;    // work tiles that blocks compute alone, before they share the others
@@ -34,11 +33,6 @@ struct ColumnParams {
   unsigned short lpt_order[ORDERED];  // [round][block]: the work tile, or NONE
   Start starts[STARTS];
 };
-
-// Whether the blocks of a cluster share a work tile, and add up their sums themselves.
-__device__ __forceinline__ bool together(const ColumnParams& params) {
-  return params.splits && !params.ends;
-}
 
 // Where a stage's columns lie in the rings.
 struct ColumnPipe {

@@ -11,16 +11,12 @@
 //   full[stage]    every producer, when its copies are there → consumers
 //   empty[stage]   a lane of each consumer warp → producers
 //   named 1, 2     consumers; producers: one of them has found the next share
-//   cluster, twice consumers, where its blocks share a work tile: sums are there; sums are read
 #pragma once
 
 #include "pipeline.cuh"
 #include "column_stages.cuh"
 #include "column_sums.cuh"
 #include "gather.cuh"
-
-static_assert(!CLUSTERS || WIDTH / 2 * RESULTS * 4 <= sizeof(ColumnsShared::dy) + sizeof(ColumnsShared::x),
-              "a block's sums fit into its stages");
 
 __device__ __forceinline__ void produce(const ColumnParams& params, ColumnsShared& shared,
                                         ColumnPipe& pipe) {
@@ -150,7 +146,7 @@ __device__ __forceinline__ void consume(const ColumnParams& params, ColumnsShare
   wgmma_wait<0>();
   wgmma_pin(acc);
   if (held >= 0) release(held);
-  finish(params, scheduler, acc, &shared);
+  finish(params, scheduler, acc);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)

@@ -11,7 +11,6 @@ from winolab.options import KernelConfig
 KC = 64  # positions of a column
 PRODUCERS = 128  # threads of a block that copy
 CONSUMERS = 256  # threads of a block that multiply, two warpgroups
-MOST_TOGETHER = 128  # sums of a thread, whose shares a cluster adds up
 # Bytes of column_sweep.cuh's structs in shared memory.
 WORK, SOURCE = (
     size(struct, "wgrad_direct/column_sweep") for struct in ("ColumnScheduler", "RowSource")
@@ -31,11 +30,6 @@ class DirectConfig(KernelConfig):
     def shared_memory(self) -> int:
         """Bytes of a block."""
 
-    @property
-    def clusters(self) -> bool:
-        """Whether the blocks of a cluster can add up what they have of a work tile."""
-        return False
-
 
 @dataclass(frozen=True)
 class ColumnsConfig(DirectConfig):
@@ -52,11 +46,6 @@ class ColumnsConfig(DirectConfig):
         slots = self.stages + 2 * (self.n - 1)  # column_sweep.cuh
         size = 2 * KC * (self.stages * self.bo + slots * self.bi)
         return size + 16 * self.stages + 2 * WORK + SOURCE
-
-    @property
-    def clusters(self) -> bool:
-        """Whether the blocks of a cluster can add up what they have of a work tile."""
-        return self.n * self.bi * self.bo // CONSUMERS <= MOST_TOGETHER
 
     def __str__(self) -> str:
         return f"{self.bo}x{self.bi} columns, taps={self.n} stages={self.stages}"
@@ -78,6 +67,9 @@ COLUMNS = (
 # strides and dilation on an H200: docs/notes/059, 081).
 POINTWISE = (ColumnsConfig(1, 128, 128, 6), ColumnsConfig(1, 64, 128, 8))
 MOST_READ = 420_000
+# Where taps could share columns, they win small maps of one image alone: 14²×128 → 32, 3×3, takes
+# 9.8 µs by blocks of 128 × 64 channels and one tap, 11.6 by three (docs/notes/090).
+FEW_READ = 120_000
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,7 @@ def launch_columns(
     g, v = call.gradient, call.config
     params = packed(g, (a, b, out), workspace, v, call.columns, call.shares)
     grid, threads = (call.shares.grid, 1, 1), CONSUMERS + PRODUCERS
-    main = kernels["winolab_wgrad_direct_columns"]
-    main(grid, threads, params, cluster=call.shares.cluster)
+    kernels["winolab_wgrad_direct_columns"](grid, threads, params)
     gather(kernels, v, call.shares, params, call.device)
 
 
@@ -75,8 +74,7 @@ def launch_split(
         SPLIT_PARAMS.pack(*headers),
     )
     threads = CONSUMERS + v.producers
-    main, grid = kernels["winolab_wgrad_direct_split"], (call.shares.grid, 1, 1)
-    main(grid, threads, params, early, call.shares.cluster)
+    kernels["winolab_wgrad_direct_split"]((call.shares.grid, 1, 1), threads, params, early)
     gather(kernels, v, call.shares, params, call.device)
     blocks = (2 * call.device.multiprocessors, 1, 1)
     kernels["winolab_wgrad_direct_scan"](blocks, scale.THREADS, Params.of(*arrays), early)

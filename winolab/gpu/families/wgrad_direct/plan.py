@@ -21,6 +21,7 @@ from winolab.gpu.families.wgrad import (
 from winolab.gpu.families.wgrad_direct.chunks import blocks_of_row, cut, told
 from winolab.gpu.families.wgrad_direct.config import (
     COLUMNS,
+    FEW_READ,
     KC,
     MOST_READ,
     NARROW,
@@ -126,11 +127,6 @@ class WgradColumnsPlan(ColumnsTiling, DirectGradient):
     def workspace(self) -> int:
         """Bytes of parts of sums, where blocks share some."""
         return self.shares.workspace
-
-    @property
-    def cluster(self) -> int:
-        """Blocks that add up what they have of a work tile themselves; 1: none do."""
-        return self.shares.cluster
 
     def __str__(self) -> str:
         grid = told(self.columns, self.shares)
@@ -240,8 +236,7 @@ class WgradSplitPlan(SplitTiling, WgradColumnsPlan):
 def columns_plans(request: Request) -> Iterator[WgradColumnsPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
     g = fitting(request, "direct products", VECTOR)
-    alone = apart(g) or g.filter[2] == 1
-    narrow = tuple(v for v in POINTWISE if alone and _reads(g, v) <= _most_read(g, v))
+    narrow = tuple(v for v in POINTWISE if _reads(g, v) <= _most_read(g, v))
     for shape in shapes(request, g, ColumnsConfig, COLUMNS + narrow):
         yield _columns(request, g, shape)
 
@@ -253,7 +248,10 @@ def _reads(g: Gradient, v: ColumnsConfig) -> int:
 
 
 def _most_read(g: Gradient, v: ColumnsConfig) -> int:
-    """How many there may be: with strides more where a wider block would be partly empty."""
+    """How many there may be: with strides more where a wider block would be partly empty, fewer
+    where taps could share columns."""
+    if not apart(g) and g.filter[2] > 1:
+        return FEW_READ
     return MOST_READ * (2 if apart(g) and v.bi >= g.channels else 1)
 
 

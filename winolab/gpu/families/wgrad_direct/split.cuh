@@ -101,7 +101,7 @@ __device__ __forceinline__ void consume(const SplitParams& params, SplitShared& 
   check_accuracy(params, shared, scheduler, acc, group_m, tap0);
   barrier_arrive(&shared.squares_empty);
   ++shares;
-  finish(params, scheduler, acc, &shared);
+  finish(params, scheduler, acc);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)

@@ -14,7 +14,6 @@ constexpr int WIDTH = GROUP_TAPS * BI;       // of a warpgroup's sums: taps and 
 constexpr int RESULTS = 128 * GROUPS;        // threads that have sums
 constexpr int LINES_M = BO / 32, LINES_N = BI / 32, LINES = LINES_M + LINES_N;  // of 32 channels
 constexpr int EACH = KS * 8 / PRODUCERS;  // positions of a thread
-constexpr bool CLUSTERS = false;             // none adds up shares: up to 1,340 bytes would spill
 // Registers of the launch are handed from the producers, as far as these can spare them, to those that
 // multiply: for sums, partial ones and dy. (With 112 instead of 144 three taps take a quarter longer.)
 constexpr int HELD = WIDTH / 2 + PLANE / 2 + 8 * DEPTH;
