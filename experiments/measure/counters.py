@@ -162,7 +162,7 @@ VARIANTS = (
         Case(f"32x56x56x128:128x{taps}x{taps}", FILTER, "fp16", f"omega:{sizes};variant=fused",
              policy=policy)
         for taps, sizes in ((3, "8:3:6"), (9, "16:9:8"))
-        for policy in ("ahead=1", "half2=1")
+        for policy in ("ahead=0", "half2=1")
     ),
     *(Case(layer, way, "fp32_split", named) for layer, way, named in COUNTED),
 )  # fmt: skip

@@ -31,8 +31,8 @@ def test_sizes_that_kernels_do_not_count_are_refused(
 
 
 def test_algorithms_of_more_states_are_refused() -> None:
-    """A modulus with other factors than points: no kernel but nested Winograd's, Γ's on FFMA units
-    and Ω's in two launches has its states; eight states of F(5, 3) are no eight of F(6, 3)."""
+    """A modulus with other factors than points: no kernel but nested Winograd's, Γ's and Ω's on FFMA
+    units and Ω's in two launches has its states; eight states of F(5, 3) are no eight of F(6, 3)."""
     problem = Problem.of((1, 24, 24, 64), (64, 3, 3, 64))
 
     def refused(text: str, direction: str, precision: str, message: str) -> None:
@@ -43,7 +43,8 @@ def test_algorithms_of_more_states_are_refused() -> None:
     refused(nine, "forward", "fp16", r"Γ in fp16 has alpha .*, n \+ r - 1 states")
     refused(eight, "forward", "fp16", r"Γ in fp16 has alpha .*, n \+ r - 1 states")
     gradient = "omega:9:3:6@0,3/4,-3/4,4/3,-4/3,inf,x^2+1"
-    refused(gradient, "backward_filter", "fp32_ffma", "the CUDA kernels are omega:4:2:3")
+    eleven = "omega:11:3:8@0,1,-1,2,-2,1/2,-1/2,inf,x^2+1"
+    refused(eleven, "backward_filter", "fp32_ffma", "use fp32_split|omega:8:3:6")
     fused = f"{gradient};variant=fused"
     refused(fused, "backward_filter", "fp16", "these kernels transform in a launch of their own")
     refused(
