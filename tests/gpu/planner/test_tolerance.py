@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from winolab.arguments.tolerance import Tolerance
 from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.planner.accuracy import direct_rms, incurred, predicted_rms
-from winolab.gpu.planner.planner import candidates, plan
+from winolab.gpu.planner.planner import candidates, plan, usual_limit
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime.planned import request_of
 from winolab.options import ConvOptions
@@ -136,8 +138,11 @@ def test_beside_direct_products_the_usual_choice_stays_where_it_errs_little(
         assert incurred("direct", strict) <= 1.3
         assert (strict == usual) == (times <= 1.3)
         if times > 1.3:  # of those that are admitted, ranked as ever
-            every = candidates(Request(problem, direction, H100, precision=precision)).plans
-            admitted = [p for p in every if incurred("direct", p) <= 1.3]
+            request = Request(problem, direction, H100, precision=precision)
+            limit = usual_limit(request) if direction == "backward_filter" else None
+            limits = {None, limit}  # a gradient's plans within the usual workspace are others
+            every = (candidates(replace(request, workspace_limit=n)).plans for n in limits)
+            admitted = [p for p in chain(*every) if incurred("direct", p) <= 1.3]
             assert strict in admitted
             assert strict.predicted <= 1.16 * min(
                 p.predicted for p in admitted if p.workspace <= strict.workspace
