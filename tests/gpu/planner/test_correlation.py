@@ -31,8 +31,8 @@ def test_sizes_that_kernels_do_not_count_are_refused(
 
 
 def test_algorithms_of_more_states_are_refused() -> None:
-    """A modulus with other factors than points: no kernel but nested Winograd's, Γ's and Ω's on FFMA
-    units and Ω's in two launches has its states; eight states of F(5, 3) are no eight of F(6, 3)."""
+    """A modulus with other factors than points: kernels of nested Winograd, of Γ and Ω on FFMA
+    and of Ω in two launches alone have its states; eight of F(5, 3) are no eight of F(6, 3)."""
     problem = Problem.of((1, 24, 24, 64), (64, 3, 3, 64))
 
     def refused(text: str, direction: str, precision: str, message: str) -> None:
