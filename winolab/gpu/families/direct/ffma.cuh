@@ -46,18 +46,18 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   index /= p.along_width.phases;
   const Taps th(p.along_height, index % p.along_height.phases, p.taps_height, p.pad_height);
   const Taps td(p.along_depth, index / p.along_height.phases, p.taps_depth, p.pad_depth);
-  struct Place {
+  struct OutputPlace {
     int n, d, h, w;
   };
   const auto place = [&](int at) {
-    Place found;
+    OutputPlace found;
     found.w = at % p.along_width.outputs, at /= p.along_width.outputs;
     found.h = at % p.along_height.outputs, at /= p.along_height.outputs;
     found.d = at % p.along_depth.outputs, found.n = at / p.along_depth.outputs;
     return found;
   };
   const int mine = threadIdx.x / 4, part = threadIdx.x % 4 * 4;  // loaded: position or channel, depth
-  const Place from = place(first + mine);
+  const OutputPlace from = place(first + mine);
   const bool has_row = first_channel + mine < p.out_channels;
   float acc[4][4] = {};
   for (int d = 0; d < td.count; ++d)
@@ -99,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       }
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const Place to = place(first + threadIdx.x / 16 * 4 + i);
+    const OutputPlace to = place(first + threadIdx.x / 16 * 4 + i);
     const int along = ROTATED ? p.along_width.stride : 1, down = ROTATED ? p.along_height.stride : 1,
               deep = ROTATED ? p.along_depth.stride : 1;
     const int w = tw.output + to.w * along, h = th.output + to.h * down, d = td.output + to.d * deep;
