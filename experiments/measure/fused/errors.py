@@ -4,7 +4,8 @@
 Data are uniform on [1, 2) ("u12") and [-1, 1) ("u11"). A row has the kernel's relative RMS error
 and, on [1, 2), its mean relative one (MARE), against FP64 on some images; what is predicted of its
 arithmetic, sums in parts included; and, of sums that are whole, what the reference errs in the
-kernel's order on the first image (``simulated_…``), whose bits the kernel's are (``equal``).
+kernel's order on the first image (``simulated_…``), whose bits the kernel's are (``equal``);
+backward data's, too.
 """
 
 from __future__ import annotations
@@ -60,9 +61,13 @@ def plans(problem: Problem, device: Device) -> Iterator[Plan]:
         request = unnamed("forward", problem, group, device)
         asked = replace(request, algorithm=beside.ALGORITHM, precision=precision, config=config)
         yield planner.plan(asked)
-    request = unnamed("backward_filter", problem, "fp32", device)
-    asked = replace(request, algorithm=GRADIENTS, precision="fp32", config=GRADIENT)
-    yield planner.plan(asked)
+    for direction, algorithm, config in (
+        ("backward_data", beside.ALGORITHM, Config(ahead=True, split_k=1)),
+        ("backward_filter", GRADIENTS, GRADIENT),
+    ):
+        request = unnamed(direction, problem, "fp32", device)
+        asked = replace(request, algorithm=algorithm, precision="fp32", config=config)
+        yield planner.plan(asked)
 
 
 def predicted(p: Plan, data: str) -> dict[str, float]:
@@ -72,7 +77,8 @@ def predicted(p: Plan, data: str) -> dict[str, float]:
         return {"predicted_rms": predicted_rms(p, U11)}
     if not isinstance(p, Fused2dPlan) or p.gradient or p.precision != "fp32":
         return {}
-    problem, channels = p.problem, -(-p.problem.in_channels // p.split_k)
+    problem = p.problem if p.direction == "forward" else reference.data_adjoint(p.problem)
+    channels = -(-problem.in_channels // p.split_k)
     (*x, _), (outputs, *taps, _) = problem.x_shape, problem.w_shape
     part = Problem.of((*x, channels), (outputs, *taps, channels), padding=problem.padding)
     found = predict(U12, U12, part, p.algorithm, arithmetic(p.simulated))
@@ -97,7 +103,8 @@ def simulated(p: Fused2dPlan, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     """The reference's results of one image, in the order of the kernel's sums."""
     one = replace(p.problem, batch=1)
     run = arithmetic("fp32")  # numbers of 16 bits lie in FP32, results are rounded once
-    y = reference.forward(x[None], w, one, beside.ALGORITHM, run, None, Order(KC))
+    made = getattr(reference, p.direction)  # forward or backward_data
+    y = made(x[None], w, one, beside.ALGORITHM, run, None, Order(KC))
     return y[0].astype(p.out_dtype).astype("float32")
 
 
@@ -115,7 +122,7 @@ def measured(problem: Problem, p: Plan, data: str) -> dict[str, Any]:
     if p.direction == "backward_filter":
         exact = oracle.fp64(p.direction, problem, a, b)
         return errors(y, exact, "u11") | predicted(p, data)
-    exact = oracle.fp64("forward", replace(problem, batch=IMAGES), a[:IMAGES], b)
+    exact = oracle.fp64(p.direction, replace(problem, batch=IMAGES), a[:IMAGES], b)
     row = errors(y[:IMAGES], exact, data) | predicted(p, data)
     if isinstance(p, Fused2dPlan) and p.split_k == 1:
         mine = simulated(p, *(cp.asnumpy(v).astype("float32") for v in (a[0], b)))

@@ -1,7 +1,8 @@
 """On a GPU: fused Ω in FP16 beside Ω in two launches, direct products, FP32 and PyTorch.
 
-``python -m experiments.measure.published.omega [--seconds S] [--policy NAMES]`` adds to
-experiments/results/fused_omega.jsonl: filter gradients of 3 to 9 taps, 32 to 256 channels, N = 32.
+``python -m experiments.measure.published.omega [--seconds S] [--policy NAMES] [--channels C]`` adds
+to experiments/results/fused_omega.jsonl: filter gradients of 3 to 9 taps, 32 to 256 channels or C
+alone, N = 32.
 Of fused Ω every block shape of the paper's tiles that divide the filter, without policies, and of
 the fastest predicted: rows not padded (pad=0), transforms of pairs in 16 bits (half2=1), sums in
 FP16, columns in shared memory before they are transformed (ahead=1, 2), rows of transforms one by
@@ -41,12 +42,13 @@ AHEAD = (1, 2)  # steps; what shared memory does not hold is left out
 FAMILY = {family.name: family for family in registry.FAMILIES}
 
 
-def cases() -> Iterator[Problem]:
-    """Square layers that keep their size."""
+def cases(only: int | None = None) -> Iterator[Problem]:
+    """Square layers that keep their size, of all numbers of channels or of ``only`` one."""
     for taps in TAPS:
         for channels, size in MAPS:
-            x, w = (32, size, size, channels), (channels, taps, taps, channels)
-            yield Problem.of(x, w, padding=taps // 2)
+            if only in (None, channels):
+                x, w = (32, size, size, channels), (channels, taps, taps, channels)
+                yield Problem.of(x, w, padding=taps // 2)
 
 
 def planned(problem: Problem, device: Device) -> dict[Plan, str]:
@@ -151,10 +153,15 @@ def main(
     policy: Annotated[
         str, typer.Option(help="Fused Ω with and without these, commas between.")
     ] = "",
+    channels: Annotated[int | None, typer.Option(help="Layers of so many channels alone.")] = None,
 ) -> None:
     """Measure the layers that have no rows yet."""
+    asked = list(cases(channels))
+    if not asked:
+        known = ", ".join(str(c) for c, _ in sorted(MAPS))
+        raise SystemExit(f"no layer has {channels} channels; expected one of {known}")
     made = partial(with_and_without, policy) if policy else planned
-    resumed(output, seconds, list(cases()), key, made, run)
+    resumed(output, seconds, asked, key, made, run)
 
 
 if __name__ == "__main__":

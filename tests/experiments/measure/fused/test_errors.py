@@ -20,7 +20,7 @@ def test_every_kind_of_sum_is_among_the_plans() -> None:
     found = list(errors.plans(LAYER, H100))
     assert [(p.direction, p.precision) for p in found] == [
         *[("forward", "fp32")] * 3, ("forward", "fp16_ffma"), ("forward", "fp32_split"),
-        ("backward_filter", "fp32"),
+        ("backward_data", "fp32"), ("backward_filter", "fp32"),
     ]  # fmt: skip
     fused = [p for p in found if isinstance(p, Fused2dPlan)]
     assert [p.split_k for p in fused[:4]] == [1, 1, 4, 1]
@@ -31,15 +31,17 @@ def test_every_kind_of_sum_is_among_the_plans() -> None:
 def test_the_prediction_and_the_reference_are_what_the_source_errs(data: str) -> None:
     """Within a fifth; the reference bit for bit, where the sum is whole."""
     rng = np.random.default_rng(0)
-    for p in list(errors.plans(LAYER, H100))[:4]:
+    found = list(errors.plans(LAYER, H100))
+    for p in (*found[:4], found[5]):
         assert isinstance(p, Fused2dPlan)
+        assert not p.gradient
         x, w = (rng.uniform(*errors.ENDS[data], s).astype(p.dtype)
                 for s in (LAYER.x_shape, LAYER.w_shape))  # fmt: skip
         y = hosted.execute(p, x, w, dtype=p.out_dtype)
-        exact = convolution.forward(x.astype(float), w.astype(float), LAYER)
-        found = errors.errors(y.astype(float), exact, data)
+        exact = getattr(convolution, p.direction)(x.astype(float), w.astype(float), LAYER)
+        erred = errors.errors(y.astype(float), exact, data)
         for name, value in errors.predicted(p, data).items():
-            assert value == pytest.approx(found[name.removeprefix("predicted_")], rel=0.2)
+            assert value == pytest.approx(erred[name.removeprefix("predicted_")], rel=0.2)
         if p.split_k == 1:
             mine = errors.simulated(p, x[0].astype("f"), w.astype("f"))
             assert np.array_equal(mine, y[0].astype("f"))

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from experiments.measure.published.omega import RESULTS, cases, planned
+from experiments.measure.published.omega import RESULTS, cases, main, planned
 from experiments.measure.published.rows import summary
 from winolab.device import datasheet
 from winolab.gpu.families.wgrad_mma.plan import WgradMmaPlan
@@ -40,3 +40,13 @@ def test_plans_are_those_of_the_rows_and_take_as_long_as_predicted(gpu: str) -> 
     assert all(0.75 <= ratio <= 1.25 for ratio in ratios)
     assert 0.9 <= sum(ratios) / len(ratios) <= 1.1
     assert len(summary(rows).splitlines()) == len(rows) + 1
+
+
+def test_layers_of_one_number_of_channels_can_be_asked_for() -> None:
+    every = list(cases())
+    assert len(every) == 16
+    found = list(cases(32))
+    assert [(p.in_channels, p.filter[-1]) for p in found] == [(32, taps) for taps in (3, 5, 7, 9)]
+    assert {p for c in (32, 64, 128, 256) for p in cases(c)} == set(every)
+    with pytest.raises(SystemExit, match="no layer has 48 channels; expected one of 32, 64, 128"):
+        main(channels=48)
