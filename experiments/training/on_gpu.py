@@ -26,6 +26,8 @@ NAMES = {
     ("winolab", "fp16", False): ("winolab, FP16", COLOURS["best"]),
     ("winolab", "fp16", True): ("winolab, FP16, gradients by fused Ω", COLOURS["typed"]),
 }
+FUSED = NAMES["winolab", "fp16", True][0]
+CONVERGED = 0.9  # accuracy of the images that are not trained on
 
 
 def named(row: Row) -> tuple[str, str]:
@@ -76,13 +78,26 @@ def curves(plan: str, rows: Sequence[Row]) -> Figure:
 
 
 def _told(cells: Sequence[Cell]) -> list[str]:
-    """What stands out: how many times as fast each is, and its last loss."""
+    """How many times as fast each is, and its last loss; what is missing, and what has not
+    converged."""
     fast = {c.where: c.ours for c in cells if c.column.startswith("times")}
     loss = {c.where: c.ours for c in cells if c.column == "last loss"}
-    return [
+    right = {c.where: c.ours for c in cells if c.column == "test accuracy"}
+    found = [
         f"{where}: {fast[where]:.2f} times PyTorch's speed in FP32, last loss {loss[where]:.3g}."
         for where in fast
     ]
+    for network in dict.fromkeys(where.partition(",")[0] for where in loss):
+        command = f"`python -m experiments.training.run --plan fp16 --networks {network}`"
+        if f"{network}, {FUSED}" not in loss:
+            found.append(f"{network} with gradients by fused Ω is missing: {command} trains it.")
+        of = [value for where, value in right.items() if where.startswith(f"{network},")]
+        if of and max(of) < CONVERGED:
+            found.append(
+                f"{network} has converged by nobody: accuracies are {min(of):.2f} to {max(of):.2f} "
+                f"after the last step; {command[:-1]} --steps 1000` trains longer."
+            )
+    return found
 
 
 FIGURE13 = Table(

@@ -86,7 +86,7 @@ for precision in ("fp32", "fp16"):
 
 # %% [markdown]
 # On the whole reconstructed grid, by the model that the planner chooses by
-# (`python -m papers.winrs_2025.measure.plans` times 100 of the layers):
+# (`python -m papers.winrs_2025.measure.plans` times layers that are drawn from it):
 
 # %%
 paper.table("plans")

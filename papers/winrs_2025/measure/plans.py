@@ -1,10 +1,10 @@
-"""On a GPU: WinRS's plan and ours beside each other, on 100 layers of the reconstructed grid.
+"""On a GPU: WinRS's plan and ours beside each other, on layers of the reconstructed grid.
 
 ``python -m papers.winrs_2025.measure.plans [--seconds S]`` adds to
-experiments/results/winrs_plans.jsonl: filter gradients of layers drawn by SEED from all 1,117,
-those above 600 GFLOP among them, in FP32 and FP16. ``kind`` is "winrs" (Algorithms 1 and 2),
-"omega" (the paper's kernels, our segments), "two launches" or "direct" (16 bits), and, by itself or
-behind one of these, "picked" (what the planner takes).
+experiments/results/winrs_plans.jsonl: filter gradients of DRAWN layers by SEED from all 1,117,
+those above 600 GFLOP among them, in FP32 and FP16, as many as there is time for. ``kind`` is
+"winrs" (Algorithms 1 and 2), "omega" (the paper's kernels, our segments), "two launches" or
+"direct" (16 bits), and, by itself or behind one of these, "picked" (what the planner takes).
 """
 
 from __future__ import annotations

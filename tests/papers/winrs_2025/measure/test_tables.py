@@ -21,6 +21,17 @@ def test_plans_are_compared_by_work_in_their_last_run() -> None:
     assert cells["fp32, all", "direct over omega, maximum"] == pytest.approx(0.5)
 
 
+def test_the_text_has_as_many_layers_as_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = gpu_rows.winrs_plans()
+    monkeypatch.setattr(tables, "stored", lambda name: rows)
+    text = tables.TEXTS["winrs_2025 plans_kernels"]
+    assert "2 of 100 drawn layers are timed, 1 of them above 600 GFLOP." in text.found([])
+    rows = [row for row in rows if row["input"] == rows[0]["input"]]
+    assert text.found([])[1].startswith("1 of 100 drawn layers")
+    rows = []
+    assert len(text.found([])) == 1
+
+
 def test_fused_omega_stands_beside_cudnn_and_two_launches() -> None:
     """The fastest kernel of a kind counts; aims are none of the paper's numbers."""
     rows = gpu_rows.winrs_fused()
