@@ -30,6 +30,10 @@ LAYERS = (
 )  # fmt: skip
 GEMM = "implicit_gemm"  # whose rows are all of one version, and have no pick among them
 SPLIT = (("Γ1(1,1)", "fp32_split"), ("Ω2(1,1)", "fp32_split"))
+# Images have scales of their own since: correlations of split products take 1.04 to 1.4 times as
+# long as before (docs/notes/092).
+SCALED = "2026-11-29"
+COLUMNS = "columns"  # in the names of direct gradients
 SQUARE = re.compile(
     r"(\d+)x(\d+)x(\d+)x(\d+):(?:(\d+)x)?(\d+)x\d+(?:/(\d+))?"
     r"(?: dilation (\d+))?(?: padding (\d+))?(?: groups (\d+))?"
@@ -98,6 +102,7 @@ def rows() -> tuple[Timed, ...]:
         *_fused(),
         *(row for file in LAYERS for row in _layers(file)),
         *_fused_omega(),
+        *_changed(),
     )
 
 
@@ -138,7 +143,10 @@ def _layers(file: str) -> Iterator[Timed]:
     for row in latest(stored(RESULTS / f"{file}.jsonl")) if file != GEMM else _lines(file):
         kernel, group = row.get("kernel", ""), row["precision"]
         products = row.get("products", "fp32_split" if group == "fp32" else group)
-        if kernel in ("depthwise", "implicit GEMM") or (kernel, products) in SPLIT:
+        if (kernel, products) == SPLIT[0] and row.get("run", "") < SCALED:
+            continue
+        by_columns = kernel == "Ω2(1,1)" and COLUMNS in row["plan"]
+        if kernel in ("depthwise", "implicit GEMM") or (kernel, products) in SPLIT or by_columns:
             cut = {name: row[name] for name in ("rows", "workers", "segments") if name in row}
             yield Timed(
                 "", _layer(row["layer"]), row["direction"], group, DEVICES[row["device"]], kernel,
@@ -175,6 +183,19 @@ def _fused_omega() -> Iterator[Timed]:
                 row["kernel"], row["products"], row["plan"], row["workspace"],
                 1e-6 * median(row["cold_us"]),
             )  # fmt: skip
+
+
+def _changed() -> Iterator[Timed]:
+    """Picks before and after a change, by their names (experiments.measure.picks). Fused F(2×2,3×3)
+    with so few channels takes 1 µs more than its model has a term for; its picks are the faster."""
+    for row in _lines("changed_picks"):
+        if row["kernel"] == "F(2×2,3×3)":
+            continue
+        yield Timed(
+            row["step"], parse(row["layer"]), row["direction"], row["precision"],
+            DEVICES[row["device"]], row["kernel"], row["products"], row["plan"], row["workspace"],
+            1e-6 * median(row["cold_us"]),
+        )  # fmt: skip
 
 
 def _throughput() -> Iterator[Timed]:

@@ -23,6 +23,7 @@ class Shared:
     """What kernels of several families meet, of an H100."""
 
     launch: float
+    idle: float
     copy: float
     l2: float
     operand: float
@@ -198,6 +199,7 @@ class WgradWinograd:
     products: float
     split_products: float
     small: float
+    split_start: float
     block: float
 
 
@@ -272,7 +274,7 @@ class Cublaslt:
 
     start: float
     products: float
-    ffma: float
+    operand: float
     misaligned: float
     arrays: float
     misaligned_arrays: float

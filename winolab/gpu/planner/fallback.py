@@ -19,6 +19,7 @@ from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.device import Device
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.base_plan import TakesFilters
+from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.request import (
     CheckedCorrelation,
     FallbackCorrelation,
@@ -32,7 +33,6 @@ from winolab.ref.arithmetic.split import Scale
 
 FLAGS = 256  # bytes at the start of the workspace, for flags and what launches count
 CHECKED_OUTPUTS = 4  # as accuracy_check.cuh has it
-IDLE_SECONDS = 2e-6  # of a launch that returns at once: 1.1 to 1.9 on an H100, in a CUDA graph
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class GradientWithFallback(PlanWithFallback):
 
     @property
     def predicted(self) -> float:
-        return self.primary.predicted + len(self.fallback.shared()) * IDLE_SECONDS
+        return self.primary.predicted + len(self.fallback.shared()) * MODEL.device.idle
 
     def source(self) -> str:
         return self._source(_renamed(self.fallback.source()))

@@ -172,10 +172,11 @@ def test_a_pass_behind_counts_where_an_epilogue_follows() -> None:
 
 def test_sums_are_cut_where_blocks_are_few_and_parts_have_room() -> None:
     p = replace(offered(LAYER, "backward_filter", "fp16")[0], config=Config(USUAL))
-    assert cost.cut(p, 128) == (128 * 64, 2, 66)
-    room = 4 * 256 * 64
-    assert [cost.cut(replace(p, config=Config(n * room)), 128)[2] for n in (0, 1, 5)] == [1, 1, 5]
-    assert cost.cut(replace(p, direction="forward"), 128)[1:] == (196, 1)
+    block, room = (128, 64), 4 * 256 * 64
+    assert cost.cut(p, block) == (2, 66)
+    parts = [cost.cut(replace(p, config=Config(n * room)), block)[1] for n in (0, 1, 5)]
+    assert parts == [1, 1, 5]
+    assert cost.cut(replace(p, direction="forward"), (128, 128)) == (196, 1)
 
 
 def test_its_arithmetic_is_that_of_direct_products() -> None:

@@ -2,37 +2,48 @@
 
 from __future__ import annotations
 
+import math
+from itertools import product
+
 from winolab.gpu.families.cublaslt.tiling import Tiling
 from winolab.gpu.params import VECTOR
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 
-SIDES = 64, 128  # of a block's results
+SIDES = 32, 64, 128  # of a block's results; the first on FFMA units alone
+LEAST = 64 * 64  # results of a block
 PART = 256  # products of a part of a sum at least
 
 
-def cut(plan: Tiling, most: int) -> tuple[int, int, int]:
-    """Results of a block of up to ``most`` rows and columns, blocks of the result, and parts of
-    each sum: as many as fill the GPU and have room."""
+Block = tuple[int, int]  # rows and columns of results
+
+
+def blocks(plan: Tiling) -> list[Block]:
+    """Those that a product is thought to be cut into."""
+    sides = SIDES if plan.precision == "fp32" else SIDES[1:]
+    return [of for of in product(sides, sides) if math.prod(of) >= LEAST]
+
+
+def cut(plan: Tiling, block: Block) -> tuple[int, int]:
+    """How many such blocks the result has, and parts of each sum: as many as fill the GPU and have
+    room."""
     rows, columns, depth = plan.sizes
-    block = blocks = 1
-    for size in (rows, columns):
-        side = next((s for s in SIDES if size <= s or s == most), most)
-        block, blocks = block * side, blocks * -(-size // side)
+    count = -(-rows // block[0]) * -(-columns // block[1])
     room = plan.workspace // (4 * rows * columns)
-    parts = min(plan.device.multiprocessors // blocks, depth // PART, room)
-    return block, blocks, max(1, parts)
+    return count, max(1, min(plan.device.multiprocessors // count, depth // PART, room))
 
 
-def products(plan: Tiling, most: int, model: DeviceModel) -> float:
+def products(plan: Tiling, block: Block, model: DeviceModel) -> float:
     """Seconds of the products, and of adding up parts, in such blocks."""
     m, device = model.cublaslt, plan.device
     rows, columns, depth = plan.sizes
-    block, blocks, parts = cut(plan, most)
-    ffma = plan.precision == "fp32"
-    rate = (device.lanes / m.ffma if ffma else device.matrix / m.products) * device.clock
-    each = block * -(-depth // parts) / rate
-    total = -(-blocks * parts // device.multiprocessors) * each
+    count, parts = cut(plan, block)
+    if plan.precision == "fp32":  # operands come from shared memory beside products
+        each = (math.prod(block) + m.operand * sum(block)) / device.lanes
+    else:
+        each = m.products * math.prod(block) / device.matrix
+    each *= -(-depth // parts) / device.clock
+    total = -(-count * parts // device.multiprocessors) * each
     if misaligned(plan):
         total *= m.misaligned
     if parts > 1:
@@ -57,7 +68,7 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     arrays = m.arrays * copying(plan.device, size, model)
     if misaligned(plan):
         arrays *= m.misaligned_arrays
-    least = min(products(plan, most, model) for most in SIDES)
+    least = min(products(plan, block, model) for block in blocks(plan))
     return model.device.launch + m.start + overlapped(3, least, arrays)
 
 

@@ -14,6 +14,7 @@ from winolab.gpu.families.depthwise.tiling import TOGETHER, Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 
+FLIGHT = 4  # rows on their way to shared memory, of more of which none is waited for
 SLICES, AHEAD = 8, 8  # of the sum of shares: threads of an element, loads
 POWER = 2.2  # of what overlaps
 KEPT = 1 << 10  # bytes of shared memory of a block that the system takes
@@ -108,7 +109,8 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     held = resident(plan)
     rounds = -(-plan.blocks // (held * units))
     together = min(held, -(-plan.blocks // units))
-    least = m.least if v.stages else m.waited
+    flight = min(FLIGHT, (v.stages - 1) * v.group)  # all stages but one
+    least = m.least / flight if v.stages else m.waited
     cycles = max(issued * together * THREADS / device.lanes / m.issued, least)
     walked = rounds * each * steps * cycles / device.clock * (m.any if v.kind == "any" else 1)
     copied = copying(device, m.copied * data, model)

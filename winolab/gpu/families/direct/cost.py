@@ -88,8 +88,8 @@ def _lines(channels: int, askew: float) -> float:
 
 
 def split_seconds(plan: SplitTiling, model: DeviceModel = MODEL) -> float:
-    """Predicted time, as of 16 bits: a step's products, copies and least time overlap, and so do
-    all steps and what arrays take."""
+    """Predicted time: a warpgroup splits x, then multiplies; copies overlap with both, and all
+    steps with what arrays take."""
     c, v, device, m = plan.correlation, plan.config, plan.device, model.direct_split
     cycles, slots = device.clock / H100.clock, device.multiprocessors
     blocks = min(plan.work_tiles, slots)
@@ -97,7 +97,7 @@ def split_seconds(plan: SplitTiling, model: DeviceModel = MODEL) -> float:
     work = products(PAIR) * v.bn * v.bm * SPLIT_CHANNELS
     multiplied = m.products * work / (H100.matrix * H100.clock)
     copied = blocks * 4 * SPLIT_CHANNELS * (pixels + v.bm) / model.device.l2
-    step = overlapped(4, multiplied, copied, m.step) / cycles
+    step = overlapped(4, m.step + multiplied, copied) / cycles
     work_tile = m.work_tile * v.bm / 256
     summed = sum(n * (taps * plan.chunks * step + work_tile) for taps, n in rounds(plan, slots))
     y = c.batch * math.prod(c.output) * c.out_channels

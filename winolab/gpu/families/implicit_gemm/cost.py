@@ -30,6 +30,14 @@ def slots(plan: Tiling) -> int:
     return plan.config.blocks * plan.device.multiprocessors
 
 
+def held(plan: Tiling) -> int:
+    """Blocks that a multiprocessor has at once: as many as it holds, or as there are."""
+    v, blocks = plan.config, plan.tiles_of_phase * plan.phases
+    if not v.producers or plan.gradient:
+        return v.blocks
+    return min(v.blocks, -(-blocks // plan.device.multiprocessors))
+
+
 def constants(plan: Tiling, model: DeviceModel = MODEL) -> ImplicitGemm | ImplicitGemmWgmma:
     """The constants of the main kernel."""
     return model.implicit_gemm_wgmma if plan.config.producers else model.implicit_gemm
@@ -47,7 +55,7 @@ def begun(plan: Tiling, model: DeviceModel = MODEL) -> float:
 
 
 def step(plan: Tiling, model: DeviceModel = MODEL) -> float:
-    """Seconds of a step of a block, where all slots have one."""
+    """Seconds of a step of a block, of as many as a multiprocessor has."""
     if plan.config.producers:
         return _wgmma_step(plan, model)
     v, device, m = plan.config, plan.device, model.implicit_gemm
@@ -58,12 +66,12 @@ def step(plan: Tiling, model: DeviceModel = MODEL) -> float:
     work = v.bm * v.bn * v.bk
     if plan.merged > 1 and plan.precision != "fp32":  # tiles that some group has
         work *= max(SLICE, max(plan.correlation.channels, 1)) / plan.patch_channels
-    products = m.products * v.blocks * work / (rate * device.clock)
+    products = m.products * held(plan) * work / (rate * device.clock)
     size = ITEMSIZE[plan.dtype]
-    copied = v.blocks * device.multiprocessors * size * (v.bm + v.bn) * v.bk
+    copied = held(plan) * device.multiprocessors * size * (v.bm + v.bn) * v.bk
     patches, others = (v.bn, v.bm) if plan.gradient else (v.bm, v.bn)
     copies = patches / plan.vectors[0] + others / plan.vectors[1]
-    started = m.vector * v.blocks * v.bk * copies / device.clock
+    started = m.vector * held(plan) * v.bk * copies / device.clock
     return overlapped(3, products, from_l2(device, copied, model), started, m.step)
 
 
@@ -71,12 +79,12 @@ def _wgmma_step(plan: Tiling, model: DeviceModel) -> float:
     """The same where producers copy and warpgroups multiply."""
     v, device, c, m = plan.config, plan.device, plan.correlation, model.implicit_gemm_wgmma
     columns, _ = sliced(v, ROLES[plan.direction], plan.merged, c.channels, c.out_channels)
-    work = v.blocks * v.bm * columns * v.bk
+    work = held(plan) * v.bm * columns * v.bk
     products = m.products * work / (device.matrix * device.clock)
-    copied = v.blocks * device.multiprocessors * ITEMSIZE[plan.dtype] * (v.bm + v.bn) * v.bk
+    copied = held(plan) * device.multiprocessors * ITEMSIZE[plan.dtype] * (v.bm + v.bn) * v.bk
     patches, others = (v.bn, v.bm) if plan.gradient else (v.bm, v.bn)
     copies = patches / plan.vectors[0] + others / plan.vectors[1]
-    started = m.vector * v.blocks * v.bk * copies / device.clock
+    started = m.vector * held(plan) * v.bk * copies / device.clock
     return overlapped(3, products, m.l2 * from_l2(device, copied, model), started, m.step)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import replace
 
 from winolab.algorithm import Problem
 from winolab.device import Device
+from winolab.gpu.families.reading import read, reading
 from winolab.gpu.families.wgrad import (
     Gradient,
     Timing,
@@ -21,26 +21,16 @@ from winolab.gpu.families.wgrad_direct.config import (
     SplitConfig,
 )
 from winolab.gpu.families.wgrad_direct.tiling import TILE, ColumnsTiling, NarrowTiling, SplitTiling
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, from_l2, overlapped
-from winolab.gpu.planner.request import DTYPES, ITEMSIZE
+from winolab.gpu.planner.device_model import MODEL, DeviceModel, from_l2, overlapped
+from winolab.gpu.planner.request import ITEMSIZE
 from winolab.ref.arithmetic import split
 
-SHARP, READING = 3, 2  # exponents of what overlaps in a stage, and with reading x and dy
+SHARP = 3  # exponent of what overlaps in a stage
 
 
 def matrix_seconds(device: Device, products: float) -> float:
     """Seconds in which a multiprocessor's Tensor Cores make so many products at least."""
     return products / device.matrix / device.clock
-
-
-def operands(problem: Problem, precision: str) -> int:
-    """Bytes of x and dy."""
-    return ITEMSIZE[DTYPES[precision]] * (math.prod(problem.x_shape) + math.prod(problem.y_shape))
-
-
-def read(problem: Problem, precision: str, device: Device, model: DeviceModel = MODEL) -> float:
-    """Seconds that it takes to read x and dy once."""
-    return copying(device, operands(problem, precision), model)
 
 
 def columns_cost(
@@ -58,7 +48,7 @@ def columns_seconds(plan: ColumnsTiling, model: DeviceModel = MODEL) -> float:
     """Predicted time of a call."""
     of = columns_cost(plan.device, plan.config, plan.columns, model)
     main = taken(plan.columns, plan.shares, of)
-    return max(main, read(plan.problem, plan.precision, plan.device, model))
+    return reading(plan.problem, plan.precision, plan.device, main, model)
 
 
 def narrow_timing(
@@ -124,5 +114,4 @@ def split_seconds(plan: SplitTiling, model: DeviceModel = MODEL) -> float:
 
 def split_call(problem: Problem, device: Device, main: float, model: DeviceModel = MODEL) -> float:
     """Seconds with the launches about scales, before and behind the main ones."""
-    whole = overlapped(READING, main, read(problem, "fp32_split", device, model))
-    return whole + 2 * model.device.launch
+    return reading(problem, "fp32_split", device, main, model) + 2 * model.device.launch

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from winolab.algorithm import Tile
 from winolab.arguments.words import plural
+from winolab.gpu.families.reading import operands, read, reading
 from winolab.gpu.families.wgrad import (
     Gradient,
     choose,
@@ -35,8 +36,6 @@ from winolab.gpu.families.wgrad_direct.config import (
 from winolab.gpu.families.wgrad_direct.cost import (
     columns_cost,
     narrow_timing,
-    operands,
-    read,
     split_call,
     split_cost,
 )
@@ -319,7 +318,7 @@ def _columns(request: Request, g: Gradient, v: ColumnsConfig) -> WgradColumnsPla
     cached = operands(problem, precision) <= MODEL.wgrad_direct.cached * device.l2
     limit = request.workspace_limit
     found, shares = cut(g, v, device, lambda found: columns_cost(device, v, found), limit, cached)
-    predicted = max(shares.seconds, read(problem, precision, device))
+    predicted = reading(problem, precision, device, shares.seconds)
     return WgradColumnsPlan(
         problem, g, precision, request.written, v, device, found, shares, predicted
     )

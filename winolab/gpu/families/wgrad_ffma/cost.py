@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from winolab.algorithm import Tile
 from winolab.device import Device
+from winolab.gpu.families.reading import reading
 from winolab.gpu.families.wgrad import (
     Gradient,
     Timing,
@@ -72,7 +73,8 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Predicted time of a call."""
     g = plan.gradient
     timing = timing_of(plan.device, g, plan.tile, plan.config, plan.pitch, model)
-    return timing.whole(g.units(plan.tile, plan.pitch), plan.segments, 4 * g.weights)
+    main = timing.whole(g.units(plan.tile, plan.pitch), plan.segments, 4 * g.weights)
+    return reading(plan.problem, "fp32", plan.device, main, model)
 
 
 def timing_of(

@@ -14,6 +14,7 @@ from operator import methodcaller
 
 from winolab.algorithm import Tile
 from winolab.arguments.words import plural
+from winolab.gpu.families.reading import reading
 from winolab.gpu.families.stages import as_fit
 from winolab.gpu.families.wgrad import (
     POSITIONS,
@@ -262,5 +263,5 @@ def _plan(request: Request, g: Gradient, tile: Tile, v: Config, pitch: int) -> W
         v.state_blocks * min(timing.slots, timing.blocks * segments.count),
         timing.fold,
         segments.workspace,
-        segments.seconds,
+        reading(request.problem, "fp32", device, segments.seconds),
     )

@@ -66,8 +66,11 @@ def seconds(
     sums = segments * 4 * alpha * of_m * of_n * taps
     main += copying(d, sums * (3 if chunk.count > 1 else 1), model)
     launches = -(-base.taps // taps)
+    if base.checks_accuracy:
+        main += device.launch  # budgets of what low parts may lose
     found = chunk.count * (transform + device.launch + launches * main)
-    return p.groups * (found + launches * (copying(d, sums, model) + device.launch))
+    start = m.split_start if parts == 2 else 0.0
+    return start + p.groups * (found + launches * (copying(d, sums, model) + device.launch))
 
 
 def predicted(plan: Tiling, model: DeviceModel = MODEL) -> float:

@@ -1,0 +1,33 @@
+"""How long filter gradients wait for x and dy beside their sums."""
+
+from __future__ import annotations
+
+import math
+
+from winolab.algorithm import Problem
+from winolab.device import Device
+from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
+from winolab.gpu.planner.request import DTYPES, ITEMSIZE
+
+SHARP = 1.5  # exponent of how well the sums overlap with reading (docs/notes/092)
+
+
+def operands(problem: Problem, precision: str) -> int:
+    """Bytes of x and dy."""
+    return ITEMSIZE[DTYPES[precision]] * (math.prod(problem.x_shape) + math.prod(problem.y_shape))
+
+
+def read(problem: Problem, precision: str, device: Device, model: DeviceModel = MODEL) -> float:
+    """Seconds that it takes to read dy, and what some tap meets of x, once."""
+    sizes = zip(problem.x_shape[1:-1], problem.y_shape[1:-1], problem.filter, strict=True)
+    met = math.prod(min(size, out * taps) for size, out, taps in sizes)
+    x = problem.batch * met * problem.in_channels
+    size = ITEMSIZE[DTYPES[precision]] * (x + math.prod(problem.y_shape))
+    return copying(device, size, model)
+
+
+def reading(
+    problem: Problem, precision: str, device: Device, main: float, model: DeviceModel = MODEL
+) -> float:
+    """Seconds of launches that take ``main`` by themselves, and read x and dy."""
+    return overlapped(SHARP, main, read(problem, precision, device, model))
