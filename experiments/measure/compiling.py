@@ -25,11 +25,12 @@ from winolab.cli.environment import provenance
 from winolab.device import datasheet
 from winolab.gpu import warm
 from winolab.gpu.planner.request import DIRECTIONS
+from winolab.gpu.runtime.cache.source import Source
 from winolab.options import ConvOptions
 
 RESULTS = ROOT / "experiments" / "results" / "compiling.jsonl"
 PRECISIONS = ("fp32", "fp16", "bf16")
-Units = dict[tuple[str, str], warm.Unit]
+Units = dict[tuple[Source, str], warm.Unit]
 
 
 def units(network: str, precision: str, device: str) -> tuple[int, Units]:

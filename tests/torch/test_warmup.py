@@ -95,11 +95,13 @@ def on_a_gpu(monkeypatch: Any) -> Iterator[list[torch.Size]]:
     monkeypatch.setattr(operators, "_on_cpu", operators._on_cuda)
     monkeypatch.setattr(MODULE, "gpu_of", lambda model: H100)
     monkeypatch.setattr(NATIVE, "begin", lambda: None)
-    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    before = torch._C._get_cudnn_benchmark()
+    torch._C._set_cudnn_benchmark(True)
     monkeypatch.setattr(conv, "convolve", lambda *how: pytest.fail("a kernel runs"))
     yield convolved
     assert operators.OBSERVED.calls is None
-    assert torch.backends.cudnn.benchmark
+    assert torch._C._get_cudnn_benchmark()
+    torch._C._set_cudnn_benchmark(before)
 
 
 class Odd(nn.Module):
@@ -111,7 +113,7 @@ class Odd(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.called += 1
-        assert type(x) is not torch.Tensor or not torch.backends.cudnn.benchmark
+        assert type(x) is not torch.Tensor or not torch._C._get_cudnn_benchmark()
         self.last = self.layers(x) + torch.rand(1)
         if self.reads and not x.is_meta:
             raise IndexError("out of memory, as it were")

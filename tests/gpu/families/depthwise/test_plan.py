@@ -70,7 +70,7 @@ def test_a_filter_s_one_channel_does_not_keep_maps_from_vectors(library, monkeyp
         request = unnamed(direction, problem, "fp32", H100)
         assert (request.aligned, request.maps_aligned) == (False, True)
         assert "stages=" in str(plan(request).config)
-    monkeypatch.setattr(planned, "plan", lambda request, apart: asked.append(request) or 1 / 0)
+    monkeypatch.setattr(planned, "planned", lambda request, apart: asked.append(request) or 1 / 0)
     for made in (
         lambda: winolab.conv_forward(Array(x), Array(w), padding=1, groups=64),
         lambda: winolab.conv_backward_data(Array(x), Array(w), x.shape, padding=1, groups=64),

@@ -38,6 +38,8 @@ def products(plan: Tiling, block: Block, model: DeviceModel) -> float:
     m, device = model.cublaslt, plan.device
     rows, columns, depth = plan.sizes
     count, parts = cut(plan, block)
+    if 1 in (rows, columns):  # a matrix by a vector, which fills no block
+        block = min(block[0], rows), min(block[1], columns)
     if plan.precision == "fp32":  # operands come from shared memory beside products
         each = (math.prod(block) + m.operand * sum(block)) / device.lanes
     else:

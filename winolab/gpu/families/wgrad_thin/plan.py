@@ -62,10 +62,10 @@ class WgradThinPlan(Tiling, BasePlan):
                 f"dilation {p.dilation}",
                 f"kernel     {self.kernel} {self.precision}, nothing transformed",
                 f"block      {plural(v.width, 'channel')} of {v.wide} × "
-                f"{plural(v.columns, 'column')}, {plural(v.together, 'position')} a chunk",
+                f"{plural(v.columns, 'column')}, chunks of {v.together}",
                 f"policies   {v}",
                 f"grid       {plural(self.grid, 'block')} of {v.threads} threads, "
-                f"{plural(self.shares, 'share')} of the sum",
+                f"sum in {plural(self.shares, 'part')}",
                 f"memory     {v.shared_memory} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
