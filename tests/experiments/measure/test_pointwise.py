@@ -112,7 +112,9 @@ def test_cases_go_on_behind_those_that_are_there(monkeypatch, capsys) -> None:
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cublaslt]:
     """Rows that a GPU would leave which a model with these factors describes exactly."""
-    factors = replace(MODEL.cublaslt, start=2e-6, products=1.4, ffma=2.0, arrays=1.2, adding=2e-6)
+    factors = replace(
+        MODEL.cublaslt, start=2e-6, products=1.4, operand=30.0, arrays=1.2, adding=2e-6
+    )
     model = replace(MODEL, cublaslt=factors)
     lines = []
     for i, (layer, direction, group) in enumerate(cases()[:60]):
@@ -143,7 +145,8 @@ def test_the_section_is_fitted_to_such_rows(
     found = device_model.samples(("cublaslt",))["cublaslt"]
     assert len(found.plans) == 112  # FP32 gradients with a workspace are left out
     start = replace(
-        MODEL, cublaslt=replace(kept, start=1e-6, products=1.0, ffma=1.5, arrays=1.0, adding=1e-6)
+        MODEL,
+        cublaslt=replace(kept, start=1e-6, products=1.0, operand=20.0, arrays=1.0, adding=1e-6),
     )
     fitted = device_model.fit("cublaslt", found, start).cublaslt
     assert asdict(fitted) == pytest.approx(asdict(kept), rel=0.1)
