@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from winolab.algorithm import Problem, tiled
+from winolab.algorithm import Problem, Tile, tiled
 from winolab.bench import oracle
 from winolab.gpu import driver
 from winolab.gpu.families.wgrad_ffma.plan import WgradFfmaPlan
@@ -19,6 +19,19 @@ GUARD = 4096
 def view(array, kept: int) -> View:
     first, *spatial, last = (s // array.itemsize for s in array.strides)
     return View(array.data.ptr, (first, *three(tuple(spatial), 0), last)[:kept])
+
+
+def problems(tile: Tile) -> list[Problem]:
+    """Layers with whole, odd and few channels, and rows of taps of one and of two tiles."""
+    return [
+        Problem.of(x, (out_channels, *taps, x[-1]), padding=padding)
+        for x, out_channels, taps, padding in (
+            ((4, 12, 23, 64), 64, (3, tile.n), (1, tile.n // 2)),
+            ((3, 9, 29, 13), 37, (2, 2 * tile.n), (0, 2)),
+            ((2, 7, 7, 96), 130, (3, tile.n), (2, tile.n)),
+            ((1, 1, 60, 3), 8, (1, tile.n), 0),
+        )
+    ]
 
 
 def check(problem: Problem, p: WgradFfmaPlan, seed: int = 0) -> None:

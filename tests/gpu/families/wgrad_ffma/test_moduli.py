@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.gpu.families.wgrad_ffma import flat
-from tests.gpu.families.wgrad_ffma.on_device import check
+from tests.gpu.families.wgrad_ffma.on_device import check, problems
 from tests.gpu.guarded import MEAN, MOST, limits
 from tests.gpu.hosted import execute
 from winolab.algorithm import Problem, Tile, parse_algorithm
@@ -146,13 +146,7 @@ def test_compiles_without_spills(tile: Tile, compiled) -> None:
 def test_on_the_device(tile: Tile) -> None:
     """Between guard zones, on poisoned memory, twice the same bits: whole, odd and few channels,
     sums that are put aside."""
-    for x, out_channels, taps, padding in (
-        ((4, 12, 23, 64), 64, (3, tile.n), (1, tile.n // 2)),
-        ((3, 9, 29, 13), 37, (2, 2 * tile.n), (0, 2)),
-        ((2, 7, 7, 96), 130, (3, tile.n), (2, tile.n)),
-        ((1, 1, 60, 3), 8, (1, tile.n), 0),
-    ):
-        problem = Problem.of(x, (out_channels, *taps, x[-1]), padding=padding)
+    for problem in problems(tile):
         for p in every(problem, named(tile), driver.device(0)):
             check(problem, p)
             check(problem, replace(p, fold=32))

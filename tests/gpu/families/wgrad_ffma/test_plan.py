@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.gpu.families.wgrad_ffma.on_device import check, view
+from tests.gpu.families.wgrad_ffma.on_device import check, problems, view
 from winolab.algorithm import Algorithm, Problem, Tile, direct, gamma, parse_algorithm
 from winolab.algorithm import omega as named
 from winolab.device import H100
@@ -223,13 +223,7 @@ def test_the_source_holds_the_config_and_the_exact_programs() -> None:
 def test_every_block_shape_with_whole_odd_and_few_channels(tile) -> None:
     """In each of its ways of loading; every_kernel has every tile."""
     algorithm = named(tile.alpha, tile.n, tile.r) if tile.alpha > 1 else direct()
-    for x, out_channels, taps, padding in (
-        ((4, 12, 23, 64), 64, (3, tile.n), (1, tile.n // 2)),
-        ((3, 9, 29, 13), 37, (2, 2 * tile.n), (0, 2)),
-        ((2, 7, 7, 96), 130, (3, tile.n), (2, tile.n)),
-        ((1, 1, 60, 3), 8, (1, tile.n), 0),
-    ):
-        problem = Problem.of(x, (out_channels, *taps, x[-1]), padding=padding)
+    for problem in problems(tile):
         for p in every(problem, algorithm, device=driver.device(0)):
             check(problem, p)
 
