@@ -23,7 +23,7 @@ import typer
 
 from experiments.harness.facts import ROOT
 from experiments.harness.studies import modules
-from winolab.algorithm import Problem, winograd
+from winolab.algorithm import Algorithm, Problem, parse_algorithm
 from winolab.cli.environment import provenance
 from winolab.ref.algebra.points import named_points, show
 from winolab.ref.algebra.transforms import _build, transforms
@@ -41,6 +41,12 @@ EXACTLY = 10  # times the speed of a Fraction an operation
 # 128 images of 112 × 112 × 64: the largest tensor of Im2col-Winograd's Table 3.
 LARGEST = ((128, 111, 111, 64), (64, 2, 2, 64), 1)
 EXACT = ((1, 14, 14, 64), (64, 3, 3, 64))
+EXACT_ALGORITHMS = {
+    "F(4×4, 3×3)": "winograd:4x4:3x3",
+    "F(6×6, 3×3), x²+1": "winograd:6x6:3x3@0,3/4,-3/4,4/3,-4/3,inf,x^2+1",
+    "Γ8(6, 3)": "gamma:8:6:3",
+    "direct sums": "direct",
+}
 LAYERS = {
     "2×2, 128×112×112×64": LARGEST,
     "3×3, 16×96×96×64": ((16, 96, 96, 64), (64, 3, 3, 64), 1),
@@ -101,20 +107,25 @@ class EachFraction(Exact):
 
 
 def exactly(rounds: int) -> list[Row]:
-    """Exact convolution over integers against one by Fractions, and what FLINT adds to it."""
+    """Exact convolutions over integers against Fractions, and what FLINT adds to it."""
     rng, (x_shape, w_shape) = np.random.default_rng(0), EXACT
     x, w = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in (x_shape, w_shape))
-    problem, named = Problem.of(x_shape, w_shape, padding=1), winograd((4, 4), (3, 3))
+    problem = Problem.of(x_shape, w_shape, padding=1)
     runs = {"integers": Exact(), "python": Exact(), "fractions": EachFraction()}
 
-    def run(name: str) -> None:
+    def run(name: str, algorithm: Algorithm) -> None:
         with nullcontext() if name == "integers" else _without_flint():
-            tiled.forward(x, w, problem, named, runs[name])
+            tiled.forward(x, w, problem, algorithm, runs[name])
 
-    seconds = interleaved(rounds, **{name: partial(run, name) for name in runs})
-    rows = (_row(f"exact F(4×4, 3×3), by {name}", seconds[name], "s") for name in runs)
-    ratio = seconds["fractions"] / seconds["integers"]
-    return [*rows, _row("by integers over fractions", ratio, "ratio", EXACTLY, ratio >= EXACTLY)]
+    rows = []
+    for what, text in EXACT_ALGORITHMS.items():
+        named = parse_algorithm(text)
+        seconds = interleaved(rounds, **{name: partial(run, name, named) for name in runs})
+        rows += [_row(f"exact {what}, by {name}", seconds[name], "s") for name in runs]
+        ratio = seconds["fractions"] / seconds["integers"]
+        row = f"by integers over fractions, {what}"
+        rows.append(_row(row, ratio, "ratio", EXACTLY, ratio >= EXACTLY))
+    return rows
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from experiments.harness.facts import facts, matrices, papers
 from winolab.algorithm import MAX_ALPHA, SCALINGS
 from winolab.ref.algebra.points import INFINITY
 from winolab.ref.algebra.transforms import Transforms, prove, transforms
+from winolab.ref.arithmetic import rational
 
 PRINTED = [
     (paper, name)
@@ -116,13 +117,20 @@ def test_power_of_two_scaling_multiplies_by_powers_of_two():
         assert ratio.numerator.bit_count() == ratio.denominator.bit_count() == 1
 
 
-def test_a_wrong_entry_is_refused():
+@pytest.mark.parametrize("of_flint", [True, False], ids=["flint", "python"])
+def test_a_wrong_entry_is_refused(of_flint: bool, monkeypatch: pytest.MonkeyPatch):
+    """Also one that makes coefficients far longer than those of the others."""
+    module = pytest.importorskip("flint") if of_flint else None
+    monkeypatch.setattr(rational, "flint", module)
     t = transforms(4, 3, "paper")
-    for i in range(t.alpha):
-        G = [list(row) for row in t.G]
-        G[i][i % 3] += 1
-        with pytest.raises(ValueError, match="not a convolution: the coefficient of"):
-            prove(t.AT, tuple(map(tuple, G)), t.BT)
+    for wrong in (1, -1, 10**40, Fraction(-1, 10**40)):
+        for which in range(3):
+            for i in range(t.alpha):
+                made = [[list(row) for row in rows] for rows in (t.AT, t.G, t.BT)]
+                row = made[which][i % len(made[which])]
+                row[i % len(row)] += wrong
+                with pytest.raises(ValueError, match="not a convolution: the coefficient of"):
+                    prove(*(tuple(map(tuple, rows)) for rows in made))
 
 
 def test_a_wrong_shape_is_refused():

@@ -29,7 +29,8 @@ def flint(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """With the extra "exact", whatever the sizes, and without."""
     if request.param:
         monkeypatch.setattr(rational, "flint", pytest.importorskip("flint"))
-        monkeypatch.setattr(rational, "MANY", 0)
+        monkeypatch.setattr(rational, "TO", 0)
+        monkeypatch.setattr(rational, "BACK", 0)
     else:
         monkeypatch.setattr(rational, "flint", None)
 

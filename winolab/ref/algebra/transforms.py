@@ -21,6 +21,7 @@ from winolab.ref.algebra.construct import Stages, constructed, multiplied_out, s
 from winolab.ref.algebra.points import as_points
 from winolab.ref.algebra.program import Program, chained, program
 from winolab.ref.arithmetic.formats import FORMAT_OF, LONGDOUBLE
+from winolab.ref.arithmetic.rational import integer
 
 Rows = list[list[int]]
 
@@ -245,7 +246,7 @@ def prove(AT: Matrix, G: Matrix, BT: Matrix) -> None:
     per_state = [a * b * c for a, b, c in zip(d1, d2, d3, strict=True)]
     common = lcm(*per_state)
     weights = [common // d for d in per_state]
-    found = list(_packed(left, middle, right, weights, (n, r)))
+    found = list(_packed(left, middle, right, weights, (n, r, common)))
     if found != list(_packed_identity(n, r, common, found[0].bits)):
         _refuse(left, middle, right, weights, common)
 
@@ -253,28 +254,33 @@ def prove(AT: Matrix, G: Matrix, BT: Matrix) -> None:
 class _Packed(NamedTuple):
     """The coefficients of one output, each in ``bits`` of an integer."""
 
-    coefficients: int
+    coefficients: Any  # Python's integer or FLINT's, which compare
     bits: int
 
 
 def _packed(
-    left: Rows, middle: Rows, right: Rows, weights: list[int], shape: tuple[int, int]
+    left: Rows, middle: Rows, right: Rows, weights: list[int], of: tuple[int, int, int]
 ) -> Iterator[_Packed]:
     """Per output, Σ over states of AT·G·BT for every tap and input (Kronecker's substitution).
 
     A state's rows of G and BT are numbers in a base beyond what any coefficient can be, so that
-    one product of two long integers makes all of theirs.
+    one product of two long integers makes all of theirs. No coefficient is beyond the sum of the
+    states' largest products, nor beyond what it is to be, ``common`` or 0 (``of``: n, r, common).
     """
-    n, r = shape
-    largest = [max(abs(v) for row in rows for v in row) for rows in (left, middle, right)]
-    bits = prod([*largest, max(weights), len(weights)]).bit_length() + 2
+    n, r, common = of
+    largest = (
+        w * prod(max(map(abs, row)) for row in rows)
+        for w, *rows in zip(weights, left, middle, right, strict=True)
+    )
+    bits = max(sum(largest), common).bit_length() + 2
     inputs = n + r - 1
     states = [
-        w * _long(g, bits * inputs) * _long(b, bits)
+        integer(w * _long(g, bits * inputs)) * integer(_long(b, bits))
         for w, g, b in zip(weights, middle, right, strict=True)
     ]
     for i in range(n):
-        yield _Packed(sum(row[i] * state for row, state in zip(left, states, strict=True)), bits)
+        terms = (row[i] * state for row, state in zip(left, states, strict=True) if row[i])
+        yield _Packed(sum(terms, integer(0)), bits)
 
 
 def _long(row: list[int], bits: int) -> int:

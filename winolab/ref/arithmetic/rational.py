@@ -21,13 +21,18 @@ def _flint() -> Any:
 
 
 flint: Any = _flint()
-# Products of an element that converting it is worth.
-MANY = 8
+# Products of Python's integers that take as long as converting one to FLINT's, and as one back.
+TO, BACK = 2, 9
 
 
 def number(q: Fraction | int) -> Any:
     """A number to compute with."""
     return Fraction(q) if flint is None else flint.fmpq(q.numerator, q.denominator)
+
+
+def integer(v: int) -> Any:
+    """An integer to compute with, which equals Python's: FLINT multiplies long ones faster."""
+    return v if flint is None else flint.fmpz(v)
 
 
 def fraction(q: Any) -> Fraction:
@@ -38,13 +43,13 @@ def fraction(q: Any) -> Fraction:
 def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a (..., M, K) @ b (..., K, N) of Python's integers in object arrays."""
     rows, depth, columns = *a.shape[-2:], b.shape[-1]
-    few = rows * columns < MANY * (rows + columns) or not depth
-    if flint is None or few:
+    conversions = TO * depth * (rows + columns) + BACK * rows * columns
+    if flint is None or rows * depth * columns <= conversions:
         return np.matmul(a, b)
     shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     a, b = np.broadcast_to(a, (*shape, rows, depth)), np.broadcast_to(b, (*shape, depth, columns))
     out = np.empty((*shape, rows, columns), object)
     for at in np.ndindex(*shape):
         made = flint.fmpz_mat(a[at].tolist()) * flint.fmpz_mat(b[at].tolist())
-        out[at] = np.array([int(v) for v in made.entries()], object).reshape(rows, columns)
+        out[at] = np.array(list(map(int, made.entries())), object).reshape(rows, columns)
     return out
