@@ -77,7 +77,12 @@ def conv_forward(
     on the way, beside the workspace, and a new result has x's memory order.
     ``workspace_limit`` bounds the kernels' workspace in bytes, in ``prepare_filter`` together with
     the filter that is kept; ``deterministic``, True or False, is met by every kernel and the
-    reference, which takes no workspace.
+    reference, which takes no workspace. Where memory of a GPU lacks for a call's workspace, copies
+    included, the fastest plan of less computes it, and what asks for the same in this process from
+    then on; the log (``winolab.gpu``) says so once. Results may differ by rounding from those
+    before. An algorithm, tolerance, limit and prepared filter that are given stay as they are. If
+    the smallest plan does not fit either, MemoryError says its bytes. While a CUDA graph captures,
+    nothing is planned again: MemoryError says so, and a call before the capture finds what fits.
 
     Algorithms that transform tiles (all but "direct"; on a GPU the planner's choice may) are as
     accurate as their precision says relative to the largest numbers of a tile, not of every
@@ -238,9 +243,10 @@ def prepare_filter(
     ``input_shape`` is x's in both directions. A CUDA array is transformed on the caller's current
     stream, for the kernel that the planner takes; using it on another stream needs the caller's
     synchronization. The reference transforms while it runs and keeps w. ``tolerance`` counts for an
-    input that is uniform on [-1, 1]. The other arguments and the errors are those of
-    :func:`conv_forward`; a call with other shapes, padding, algorithm or precision than were
-    prepared raises ValueError, as does on a GPU one whose result is wider than ``out_dtype``.
+    input that is uniform on [-1, 1]. Where memory lacks for the filter, the plan of a smaller one
+    is taken, as ``conv_forward`` does for its workspace. The other arguments and the errors are
+    those of :func:`conv_forward`; a call with other shapes, padding, algorithm or precision than
+    were prepared raises ValueError, as does on a GPU one whose result is wider than ``out_dtype``.
 
     >>> x, w = np.ones((1, 4, 4, 1)), np.ones((1, 3, 3, 1))
     >>> prepared = prepare_filter(w, x.shape)

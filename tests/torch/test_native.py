@@ -164,14 +164,17 @@ def module(calls: list[Any]) -> Any:
 CALL = SimpleNamespace(
     quick=len, laid=lambda: ((2, 3, 4, 5), True), dtype="float16", workspace=7, index=1
 )
+CALL.settled = CALL
+LARGE = SimpleNamespace(settled=CALL)  # of more workspace than there was memory for
+OTHER = SimpleNamespace(settled=SimpleNamespace(quick=None))  # has more to do
 
 
 def test_calls_wait_for_the_module() -> None:
     by, calls = told()
     by.keep("forward", -1, (1,), (2,), CALL)
-    by.keep("forward", -1, (1,), (3,), SimpleNamespace(quick=None))  # has more to do
+    by.keep("forward", -1, (1,), (3,), OTHER)
     by.use(module(calls))
-    by.keep("backward_filter", 1, (4,), (5,), CALL)
+    by.keep("backward_filter", 1, (4,), (5,), LARGE)
     result = (2, 5, 3, 4), (60, 1, 20, 5), torch.float16, 7, 1
     assert calls == [
         ("setup", ([1], {(2, 3): 0})),

@@ -20,6 +20,11 @@ UINT, BFLOAT = 1, 4  # DLPack's codes of element types
 CODE = {b"dltensor": 20, b"dltensor_versioned": 52}
 
 
+def numpy_dtype(name: str) -> np.dtype:
+    """The NumPy dtype of that name; bfloat16 is ml_dtypes'."""
+    return BFLOAT16 if name == "bfloat16" else np.dtype(name)
+
+
 def foreign(value: Any) -> bool:
     """Whether it is an array of another library, which has DLPack."""
     return hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray | np.generic)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -172,12 +173,19 @@ class Call:
         self._taken.append((asked, address))
         return address + -address % ALIGNMENT
 
-    def release(self) -> None:
-        """Give back the memory that it took."""
-        for size, address in self._taken:
+    def release(self, but: int = 0) -> None:
+        """Give back the memory that it took, ``but`` the first so many pieces."""
+        taken, self._taken = self._taken[but:], self._taken[:but]
+        for size, address in taken:
             how = _Freed(context=self._frame.context, size=size, data=address)
             self._asked("memory_free", how)
-        self._taken.clear()
+
+    @contextmanager
+    def returned(self) -> Iterator[None]:
+        """Gives back at its end what is taken within."""
+        before = len(self._taken)
+        yield
+        self.release(but=before)
 
     def _asked(self, name: str, arguments: Any) -> Any:
         """The arguments, with what the runtime's function writes there. Raises RuntimeError."""

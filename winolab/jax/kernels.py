@@ -8,10 +8,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from winolab.arguments.arrays import contiguous
-from winolab.arguments.dlpack import BFLOAT16
+from winolab.arguments.dlpack import numpy_dtype
 from winolab.arguments.tolerance import USUAL_TOLERANCE
 from winolab.gpu import driver
 from winolab.gpu.runtime.arrays import CuPy, Described
@@ -64,6 +62,14 @@ class Library(CuPy):
 
     def memory(self, size: int, index: int) -> tuple[None, int]:
         return None, self._thread.call.memory(size)
+
+    def fits(self, size: int, index: int) -> bool:
+        call = self._thread.call
+        with call.returned():
+            return super().fits(size, index)
+
+    def capturing(self, index: int) -> bool:
+        return False
 
     def used(self, stream: int, *memory: Any) -> None:
         pass  # XLA captures no call that does not say it may be
@@ -135,16 +141,12 @@ def check(question: Question) -> None:
 
 
 def _bytes(array: Array) -> int:
-    return math.prod(array.shape) * _dtype(array.dtype).itemsize
-
-
-def _dtype(name: str) -> np.dtype:
-    return BFLOAT16 if name == "bfloat16" else np.dtype(name)
+    return math.prod(array.shape) * numpy_dtype(array.dtype).itemsize
 
 
 def _seen(array: Array) -> Any:
     """The same memory as CuPy's array."""
-    cuda, kind = driver.cupy().cuda, _dtype(array.dtype)
+    cuda, kind = driver.cupy().cuda, numpy_dtype(array.dtype)
     memory = cuda.UnownedMemory(array.address, _bytes(array), array)
     strides = tuple(s * kind.itemsize for s in array.strides)
     return driver.cupy().ndarray(array.shape, kind, cuda.MemoryPointer(memory, 0), strides)

@@ -7,10 +7,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from winolab.algorithm import Algorithm
 from winolab.arguments.arrays import precision_named
 from winolab.arguments.words import plural, type_of
+from winolab.gpu.runtime.smaller import changes
 from winolab.problem import Direction
 from winolab.torch import operators
 from winolab.torch.asked import Sizes, kept_geometry, plain_sizes, read_geometry
@@ -30,11 +32,14 @@ ABOUT = """
     FP32 sums; complex64 and complex128 are four real convolutions.
     ``tolerance`` is winolab.conv_forward's: 1e-5 admits algorithms by their predicted error. On the
     CPU, what is named beside the default runs the reference, slowly. ``batch_invariant`` computes
-    every image alone, so that its bits are the same whatever the batch: a launch an image.
+    every image alone, so that its bits are the same whatever the batch: a launch an image. Where
+    memory lacks for an image's workspace, all images are computed again in less; gradients, and
+    what torch.compile made, take less from that image on.
 
     Gradients of any order, forward-mode derivatives, torch.func's transforms, autocast,
     torch.compile and torch.export serve; filters' gradients take no tile of ``algorithm``.
-    The result lies in memory as the input does. Any two runs give the same bits.
+    The result lies in memory as the input does. Any two runs give the same bits, unless memory
+    lacked for a workspace in between: winolab.conv_forward says what is done then.
 
     Raises ValueError for shapes and sizes that do not fit and for what is not served, TypeError
     for dtypes.
@@ -205,7 +210,8 @@ def _of_parts(convolve: Any) -> Any:
 
 
 def each_image(direction: Direction, convolve: Any) -> Any:
-    """The operator of ``direction`` for every image alone, whose bits then depend on no other."""
+    """The operator of ``direction`` for every image alone, whose bits then depend on no other: all
+    are computed again where memory lacks for one, which is planned with less workspace."""
 
     def of_images(a: Tensor, w: Tensor, *arguments: Any) -> Tensor:
         def one(image: Tensor) -> Tensor:
@@ -214,7 +220,11 @@ def each_image(direction: Direction, convolve: Any) -> Any:
             (_, *shape), *rest = arguments  # of dx
             return convolve(image, w, (image.shape[0], *shape), *rest)
 
-        return torch.cat([one(image) for image in a.split(1)])
+        while True:
+            before = None if is_dynamo_compiling() else changes()
+            found = [one(image) for image in a.split(1)]
+            if before is None or before == changes():
+                return torch.cat(found)
 
     return of_images
 

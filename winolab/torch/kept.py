@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from winolab import calls
+from winolab.gpu.runtime.smaller import NoWorkspace, changed
 from winolab.problem import Direction
 from winolab.torch import operators, plain
 from winolab.torch.asked import NUMBERS, Asked
@@ -74,6 +75,22 @@ class KeptFilters:
         if held is None and a.dtype != w.dtype:
             return operators.CALLS[direction](a, w, *arguments)
         found: Any = w if held is None else held
+        try:
+            return self._run(direction, arguments, a, w, dtype, found)
+        except NoWorkspace:  # beside the filter that is kept, which goes
+            if found is w:
+                raise
+            key = direction, arguments, a.shape, a.dtype
+            self._kept[-1][key] = self.native = held = found = None
+            changed(key)
+        return operators.CALLS[direction](a, w, *arguments)
+
+    def _run(
+        self, direction: Direction, arguments: tuple[Any, ...], a: Tensor, w: Tensor,
+        dtype: torch.dtype, found: Any,
+    ) -> Tensor:  # fmt: skip
+        """The result by ``found``, which stands for w. Raises NoWorkspace where the workspace that
+        its kernel takes is not to be had."""
         self.native = plain.NATIVE.hold(self.native, direction, arguments, a, w, dtype, found)
         if isinstance(found, Tensor):
             return operators.directly(direction, arguments, a, found)

@@ -16,6 +16,7 @@ from jax import lax
 
 import winolab
 from tests.gpu import hosted
+from winolab.arguments.dlpack import numpy_dtype
 from winolab.arguments.tolerance import USUAL_TOLERANCE
 from winolab.jax import conv_general_dilated, ffi, kernels, primitives
 from winolab.jax.asked import Asked, Question
@@ -104,7 +105,7 @@ def taken(library, monkeypatch) -> Any:
 
 
 def seen(array: Any) -> np.ndarray:
-    kind = kernels._dtype(array.dtype)
+    kind = numpy_dtype(array.dtype)
     memory: Any = (ctypes.c_char * kernels._bytes(array)).from_address(array.address)
     strides = [s * kind.itemsize for s in array.strides]
     return np.ndarray(array.shape, kind, memory, strides=strides)
@@ -165,6 +166,27 @@ def test_why_xla_gives_no_memory_is_said(taken: Taken, monkeypatch, said, error,
     x, w = uniform(1, 5, 8, 20), uniform(16, 3, 3, 20)
     with pytest.raises(jax.errors.JaxRuntimeError, match=f"{code}.*{said}"):
         primitives.convolve(x, w, replace(ASKED, algorithm="direct")).block_until_ready()
+
+
+def test_less_is_taken_where_xla_has_no_more(taken: Taken, monkeypatch, caplog: Any) -> None:
+    """What is tried on the way is given back at once."""
+    most, take = 130_000, taken.take
+
+    def scarce(size: int, alignment: int) -> int:
+        if sum(each for each, _ in taken.memory.values()) + size > most:
+            raise RuntimeError(f"Out of memory while trying to allocate {size} bytes.")
+        return take(size, alignment)
+
+    monkeypatch.setattr(taken, "take", scarce)
+    x, w = uniform(2, 8, 12, 32), uniform(32, 5, 5, 32)
+    exact = conv_general_dilated(x, w.transpose(1, 2, 3, 0), **SAME, dimension_numbers=NHWC)
+    many = {"algorithm": None, "tolerance": "direct:1000"}
+    asked = replace(ASKED, padding=((2, 2), (2, 2)), **many)
+    for _ in range(2):
+        assert np.abs(primitives.convolve(x, w, asked) - exact).max() <= 1e-4
+    assert len([r for r in caplog.records if "from now on, by" in r.getMessage()]) == 1
+    assert taken.sizes == [122_880 + 240] * 3  # one that was tried
+    assert not taken.memory
 
 
 def test_arrays_in_other_orders_are_copied_by_kernels(taken: Taken, library: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -16,7 +17,7 @@ from winolab import calls
 from winolab.device import H100
 from winolab.gpu import cublaslt, driver
 from winolab.gpu.params import MATMUL, TensorMap
-from winolab.gpu.runtime import arrays, loader
+from winolab.gpu.runtime import arrays, loader, smaller
 from winolab.gpu.runtime.arrays import Described
 
 
@@ -44,6 +45,9 @@ class Library(arrays.Library):
         self.copied = 0
         self.loaded: list[str] = []  # titles of the kernels
         self.written_to: list[Array] = []
+        self.room = math.inf  # bytes of memory at once, beside results
+        self.refused: list[int] = []
+        self.captures = False
 
     def reordered(self) -> list[str]:
         """Which arrays kernels copied into another memory order, of calls since the last ask."""
@@ -76,6 +80,9 @@ class Library(arrays.Library):
         return 7
 
     def empty(self, shape: tuple[int, ...], dtype: str, index: int) -> Array:
+        if dtype == "uint8" and shape[0] > self.room:
+            self.refused.append(shape[0])
+            raise MemoryError(f"no device memory for {shape[0]} B")
         self.allocated.append((shape, dtype))
         memory = hosted.Guarded(shape, dtype)
         return Array(memory.array, index)
@@ -83,6 +90,9 @@ class Library(arrays.Library):
     def memory(self, size: int, index: int) -> tuple[Array, int]:
         memory = self.empty((size,), "uint8", index)
         return memory, self.address(memory)
+
+    def capturing(self, index: int) -> bool:
+        return self.captures
 
     def used(self, stream: int, *memory: Any) -> None:
         assert stream == 7
@@ -133,6 +143,7 @@ def on_the_cpu(monkeypatch: Any, load: Any, launch: Any) -> None:
     monkeypatch.setattr(cublaslt, "on", lambda index: nullcontext())
     monkeypatch.setattr(loader, "load", load)
     monkeypatch.setattr(calls, "kept", {})
+    monkeypatch.setattr(smaller, "_limits", {})
     monkeypatch.setattr(calls, "described_by", dict(calls.described_by))
 
 

@@ -13,6 +13,13 @@ torch: Any = pytest.importorskip("torch")
 
 import winolab.torch  # noqa: E402
 from tests.gpu.support.steps import check_captured  # noqa: E402
+from winolab import calls  # noqa: E402
+from winolab.arguments.tolerance import USUAL_TOLERANCE  # noqa: E402
+from winolab.gpu import driver  # noqa: E402
+from winolab.gpu.planner.planner import plan  # noqa: E402
+from winolab.gpu.planner.request import Request  # noqa: E402
+from winolab.gpu.runtime import smaller  # noqa: E402
+from winolab.problem import Problem  # noqa: E402
 from winolab.torch import plain  # noqa: E402
 
 pytestmark = pytest.mark.gpu
@@ -155,6 +162,43 @@ def test_what_does_not_fit_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) ->
         torch.cuda.set_per_process_memory_fraction(1.0)
     with torch.no_grad():
         assert bool(winolab.torch.conv2d(x, w, padding=1).isfinite().all())
+
+
+def test_less_workspace_is_taken_where_memory_lacks(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The native module leaves the call to Python, which keeps what fits; it may be captured."""
+    by_python(monkeypatch, False)
+    problem = Problem.of((32, 28, 28, 256), (256, 7, 7, 256), padding=3)
+    device = driver.device(0)
+    usual = plan(Request(problem, "forward", device, None, "fp32", tolerance=USUAL_TOLERANCE))
+    monkeypatch.setattr(smaller, "_limits", {})
+    x = drawn((32, 256, 28, 28), torch.float32, True, 0)
+    w = drawn((256, 256, 7, 7), torch.float32, True, 1)
+    data = 4 * (2 * x.numel() + w.numel())
+    if usual.workspace <= data + (64 << 20):
+        pytest.skip("on this GPU the planner takes little workspace for the layer")
+    with torch.no_grad():
+        for _ in range(4):
+            first = winolab.torch.conv2d(x, w, padding=3)
+        torch.cuda.empty_cache()
+        whole = torch.cuda.get_device_properties(0).total_memory
+        most = torch.cuda.memory_allocated() + 4 * x.numel() + usual.workspace - (32 << 20)
+        caplog.clear()
+        torch.cuda.set_per_process_memory_fraction(most / whole)
+        try:
+            found = [winolab.torch.conv2d(x, w, padding=3) for _ in range(2)]
+            said = [r.getMessage() for r in caplog.records if r.name == "winolab.gpu"]
+            said = [line for line in said if line.startswith("no device memory")]
+        finally:
+            torch.cuda.set_per_process_memory_fraction(1.0)
+        assert len(said) == 1
+        assert f"no device memory for {usual.workspace} B of workspace: forward" in said[0]
+        assert torch.equal(*found)
+        error = (found[0] - first).norm() / first.norm()
+        assert 0 < float(error) <= 1e-4
+        check_captured(lambda v: winolab.torch.conv2d(v, w, padding=3), x)
+    calls.kept.clear()
 
 
 def test_a_captured_graph_replays_it(monkeypatch: pytest.MonkeyPatch) -> None:

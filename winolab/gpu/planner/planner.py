@@ -25,6 +25,14 @@ USUAL_SHARE = {"float32": 0.41, "float16": 0.45, "bfloat16": 0.45}
 USUAL_LEAST = 16 << 20
 
 
+class OverLimit(ValueError):
+    """No plan stays within the workspace's limit; ``least``: the bytes that the smallest takes."""
+
+    def __init__(self, said: str, least: int) -> None:
+        super().__init__(said)
+        self.least = least
+
+
 @dataclass(frozen=True)
 class Choice:
     """What the planner chose from: plans, its choice first, and why some families have none.
@@ -120,7 +128,8 @@ def plan(request: Request, apart: bool = False) -> Plan:
     """The fastest predicted Plan; with ``apart`` of those whose filter can be transformed apart.
 
     A filter gradient for which neither a limit nor an algorithm is named keeps to the usual limit,
-    unless more workspace is WORTH it. Raises ValueError where nothing can run, and says why.
+    unless more workspace is WORTH it. Raises ValueError where nothing can run, and says why:
+    OverLimit where it is the limit.
     """
     limited = request.tolerance
     if limited and limited.relative and limited.most <= USUAL_TOLERANCE.most:
@@ -154,7 +163,8 @@ def plan(request: Request, apart: bool = False) -> Plan:
         if limit is None or size(p) <= limit:
             return p
     least = min(found, key=size)
-    raise ValueError(
+    raise OverLimit(
         f"no plan stays within a workspace of {limit} B; the smallest needs {size(least)} B, "
-        f"{least.kernel} in {least.precision}, {least.config}: raise the limit"
+        f"{least.kernel} in {least.precision}, {least.config}: raise the limit",
+        size(least),
     )

@@ -6,14 +6,13 @@ import importlib
 import math
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache, lru_cache, partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from winolab.arguments.arrays import CUDA, seen
+from winolab.arguments.dlpack import numpy_dtype
 from winolab.arguments.words import type_of
 from winolab.gpu import driver
 
@@ -71,6 +70,16 @@ class Library(Protocol):
 
     def memory(self, size: int, index: int) -> tuple[Any, int]:
         """As many bytes, and their address. Raises as ``empty``."""
+        ...
+
+    def fits(self, size: int, index: int) -> bool:
+        """Whether as many bytes are to be had."""
+        with suppress(MemoryError):
+            return not size or bool(self.memory(size, index))
+        return False
+
+    def capturing(self, index: int) -> bool:
+        """Whether a graph captures the caller's current stream."""
         ...
 
     def used(self, stream: int, *memory: Any) -> None:
@@ -156,7 +165,7 @@ class CuPy(Library):
 
     def empty(self, shape: tuple[int, ...], dtype: str, index: int) -> Any:
         try:
-            return driver.cupy().ndarray(shape, _numpy(dtype))
+            return driver.cupy().ndarray(shape, numpy_dtype(dtype))
         except MemoryError as error:
             raise _exhausted(error, _bytes(shape, dtype)) from error
 
@@ -166,6 +175,9 @@ class CuPy(Library):
         except MemoryError as error:
             raise _exhausted(error, size) from error
         return memory, memory.ptr
+
+    def capturing(self, index: int) -> bool:
+        return driver.cupy().cuda.runtime.streamIsCapturing(self.stream(index))
 
     def used(self, stream: int, *memory: Any) -> None:
         # CuPy's pool would hand it out again, and every replay write over what is there by then.
@@ -260,6 +272,9 @@ class Torch(Library):
     def memory(self, size: int, index: int) -> tuple[Any, int]:
         memory = _maker((size,), "uint8", index)()
         return memory, memory.data_ptr()
+
+    def capturing(self, index: int) -> bool:
+        return _torch().cuda.is_current_stream_capturing()
 
     def used(self, stream: int, *memory: Any) -> None:
         pass  # torch's graphs have pools of their own
@@ -362,14 +377,6 @@ def _name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-@cache
-def _numpy(dtype: str) -> np.dtype:
-    """The NumPy dtype of that name; bfloat16 is ml_dtypes', which CuPy has from version 14 on."""
-    if dtype == "bfloat16":
-        return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
-    return np.dtype(dtype)
-
-
 @contextmanager
 def _asking(size: int, error: type[Exception]) -> Iterator[None]:
     """Says how much was asked where the library raises ``error``."""
@@ -387,4 +394,4 @@ def _exhausted(error: Exception, size: int) -> MemoryError:
 
 
 def _bytes(shape: tuple[int, ...], dtype: str) -> int:
-    return math.prod(shape) * _numpy(dtype).itemsize
+    return math.prod(shape) * numpy_dtype(dtype).itemsize

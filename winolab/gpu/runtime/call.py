@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from operator import attrgetter
 from typing import Any
@@ -14,7 +14,7 @@ from winolab.gpu import driver
 from winolab.gpu.params import Kernels
 from winolab.gpu.planner.fallback import verify
 from winolab.gpu.planner.request import ITEMSIZE, Plan
-from winolab.gpu.runtime import loader
+from winolab.gpu.runtime import loader, smaller
 from winolab.gpu.runtime.array_layout import ArrayLayout, Overlap
 from winolab.gpu.runtime.arrays import Described, Library
 from winolab.gpu.runtime.cache import dump, dumped
@@ -51,6 +51,8 @@ class Call:
     anew: Callable[[], Call]  # the same call with a new result
     transformed: bool  # whether its filter is, a Transformed
     again: Callable[[], Recording | None]  # another recording of the same launches
+    less: Callable[[MemoryError], Call]  # the same call with less workspace, or raises the error
+    instead: list[Call] = field(default_factory=list, compare=False)  # what stands for it, if any
 
     @cached_property
     def quick(self) -> Callable[[Any, Any], Any] | None:
@@ -75,7 +77,12 @@ class Call:
             if not size:
                 replay(stream, address(a), address_b(b), address(target), 0)
                 return target
-            workspace, place = memory(size, index)
+            try:
+                workspace, place = memory(size, index)
+            except MemoryError as error:
+                found = self._smaller(error)  # beside the result, whose memory is not to be had
+                del target
+                return found.run(a, b, None)
             replay(stream, address(a), address_b(b), address(target), place)
             library.used(stream, workspace)
             return target
@@ -94,6 +101,8 @@ class Call:
         residual, or neither."""
         if out is None and not more and self.quick:
             return self.quick(a, b)
+        if self.instead:
+            return self.settled.run(a, b, out, *more)
         library, index = self.library, self.index
         if library.current() != index:
             with library.on(index):
@@ -106,7 +115,12 @@ class Call:
         converted = self.dtype != self.out_dtype
         target = self._new(self.dtype, converted) if out is None or converted else out
         if self.recording:
-            memory, address = library.memory(self.workspace, index) if self.workspace else (None, 0)
+            try:
+                memory, address = self._workspace()
+            except MemoryError as error:
+                found = self._smaller(error)
+                del target
+                return found.run(a, b, out, *more)
             driver.make_current(index)
             stream = library.stream(index)
             self.recording.replay(stream, *read, library.address(target), address, *added)
@@ -130,6 +144,23 @@ class Call:
             stream = library.stream(index)
             self.after.replay(stream, 0, 0, library.address(target), 0, *added)
         return target
+
+    @property
+    def settled(self) -> Call:
+        """What stands for it where its workspace did not fit into memory; else the call itself."""
+        return self.instead[0].settled if self.instead else self
+
+    def _smaller(self, error: MemoryError) -> Call:
+        """What stands for it from now on. Raises as ``less``."""
+        if not self.instead:
+            found = self.less(error)
+            self.instead.append(found)
+            vars(self)["quick"] = found.quick and (lambda a, b: found.run(a, b, None))
+        return self.settled
+
+    def _workspace(self) -> tuple[Any, int]:
+        """Memory, and its address."""
+        return self.library.memory(self.workspace, self.index) if self.workspace else (None, 0)
 
     def _read(self, a: Any, b: Any) -> tuple[int, int]:
         """The operands' addresses."""
@@ -166,12 +197,21 @@ def prepare_call(
     residual: Described | None = None,
 ) -> Call:
     """Resolve, plan and record, for arrays that lie like these. Errors: winolab.conv_forward's."""
-    asked = resolve(direction, problem, options, a, b, out, bias, residual)
-    made = PlannedCall.of(asked)
+    given = resolve(direction, problem, options, a, b, out, bias, residual)
+    asked, made = smaller.planned(given)
     # another call for the same operands, which it does not keep alive
     later = replace(b, memory=None) if isinstance(b, Transformed) else b
     again = replace(options, out_dtype=asked.out_dtype)
     arrays = a, later, None, bias, residual
+    plain = replace(given, transformed=None)
+
+    def less(error: MemoryError) -> Call:
+        if isinstance(later, Transformed):  # whose plan is what it is
+            smaller.check_capture(library, plain.index, error)
+            raise smaller.NoWorkspace(f"{error}: the prepared filter's kernel takes it") from error
+        smaller.less(plain, library, error, made.end)
+        return prepare_call(direction, problem, library, options, a, later, out, bias, residual)
+
     return Call(
         library=library,
         index=asked.index,
@@ -191,6 +231,7 @@ def prepare_call(
         anew=cache(partial(prepare_call, direction, problem, library, again, *arrays)),
         transformed=isinstance(b, Transformed),
         again=partial(record, replace(asked, transformed=None), made, 0),
+        less=less,
     )
 
 

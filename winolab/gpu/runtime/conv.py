@@ -12,7 +12,7 @@ from winolab.arguments.epilogue import Activation, Epilogue
 from winolab.calls import described_by, keep, recall
 from winolab.gpu import driver
 from winolab.gpu.planner.request import ITEMSIZE
-from winolab.gpu.runtime import loader
+from winolab.gpu.runtime import loader, smaller
 from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.arrays import Library, library_of
 from winolab.gpu.runtime.call import prepare_call, record_filter
@@ -183,21 +183,36 @@ def transform_if_used(
     direction: str, problem: Problem, w: Any, options: ConvOptions = DEFAULTS
 ) -> Transformed | None:
     """The same as ``transform`` if the kernel that ``convolve`` runs transforms its filter apart,
-    None if it reads w as it is."""
+    None if it reads w as it is, and where memory lacks for that filter or lacked for the call."""
     if isinstance(options.named, Dwm):  # each piece has a filter of its own
         return None
-    asked = resolve_filter(direction, problem, options, library_of(w).describe(w))
-    usual = None if problem.empty else plan_for(asked, asked.fresh)
-    return transform(direction, problem, w, options) if usual and usual.prepared_size else None
+    library = library_of(w)
+    asked = resolve_filter(direction, problem, options, library.describe(w))
+    if problem.empty or smaller.is_short(asked):
+        return None
+    usual = plan_for(asked, asked.fresh)
+    if not usual or not usual.prepared_size:
+        return None
+    try:
+        return transform(direction, problem, w, options, smallest=False)
+    except MemoryError as error:
+        smaller.log.warning("filters of %s are transformed by every call: %s", direction, error)
+        return None
 
 
 def transform(
-    direction: str, problem: Problem, w: Any, options: ConvOptions = DEFAULTS
+    direction: str,
+    problem: Problem,
+    w: Any,
+    options: ConvOptions = DEFAULTS,
+    *,
+    smallest: bool = True,
 ) -> Transformed:
     """w transformed for ``direction``, kept in device memory as long as the result lives.
 
-    Raises what ``convolve`` does, and ValueError where the planned kernel takes w as it is and for
-    a dwm, whose pieces each have a filter.
+    ``smallest``: where memory lacks for it, a plan of a smaller filter is taken. Raises what
+    ``convolve`` does, and ValueError where the planned kernel takes w as it is and for a dwm, whose
+    pieces each have a filter.
     """
     if isinstance(options.named, Dwm):
         raise ValueError(
@@ -210,11 +225,17 @@ def transform(
     if problem.empty:
         return Transformed(None, dtype, index, False, None, 0)
     with library.on(index):
-        chosen = plan_for(asked, asked.fresh, apart=True)
-        assert chosen  # there is something to sum
+        chosen = smaller.filter_plan(asked)
         if asked.b and asked.b.copied:
             w = library.contiguous(w)
-        memory = library.empty((chosen.prepared_size,), "uint8", index)
+        try:
+            memory = library.empty((chosen.prepared_size,), "uint8", index)
+        except MemoryError as error:
+            if not smallest:
+                raise
+            smaller.less(asked, library, error, chosen.prepared_size, apart=True)
+            chosen = smaller.filter_plan(asked)
+            memory = library.empty((chosen.prepared_size,), "uint8", index)
         address, stream = library.address(memory), library.stream(index)
         driver.make_current(index)
         layout = ArrayLayout.of(library.describe(w), options.layout)

@@ -90,6 +90,7 @@ class Native:
         ``operand``: -1 for an operator itself, 0 or 1 for that operand's gradient, 2 for one by a
         filter that a module keeps; ``numbers`` say how the arrays lie (``plain``).
         """
+        call = call.settled
         if call.quick is None:
             return
         with self._lock:

@@ -310,7 +310,7 @@ PyObject* keep(PyObject*, PyObject* const* given, Py_ssize_t count) {
   auto made = std::make_shared<Entry>(Entry{
       call, {sizes.begin(), sizes.end()}, {strides.begin(), strides.end()},
       reinterpret_cast<THPDtype*>(given[7])->scalar_type, PyLong_AsLongLong(given[8]),
-      PyLong_AsLongLong(given[9]), nullptr});
+      PyLong_AsLongLong(given[9]), nullptr, false});
   if (PyErr_Occurred()) raise();
   if (entries.size() >= MOST) entries.clear();
   entries[std::move(key)] = std::move(made);

@@ -36,6 +36,7 @@ struct Entry {
   int64_t workspace;
   int64_t index;
   std::unique_ptr<Tape> tape;
+  bool full = false;  // its workspace did not fit into memory: the call is Python's from then on
 };
 
 struct State {
@@ -199,12 +200,14 @@ inline Word stream_on(int64_t index) {
 }
 
 // The result of a kept call, of an operand and of what lies at an address; called with the GIL.
-// Undefined where memory does not suffice: Python says so better.
+// Undefined where memory does not suffice: Python plans again with less, or says so better.
 inline at::Tensor run(Entry& entry, const at::Tensor& a, Word b) {
+  if (entry.full) return {};
   c10::DeviceGuard device(a.device());
   Where where{stream_on(entry.index), reinterpret_cast<Word>(a.data_ptr()), b, 0, 0};
   at::Tensor result, workspace;
   int status = 0, failed = 0;
+  bool lacks = false;
   Tape* tape = entry.tape.get();  // which stays, once it is there
   {
     pybind11::gil_scoped_release release;
@@ -214,11 +217,17 @@ inline at::Tensor run(Entry& entry, const at::Tensor& a, Word b) {
       result = at::empty_strided(entry.sizes, entry.strides, options.dtype(entry.dtype));
       if (entry.workspace) workspace = at::empty({entry.workspace}, options.dtype(at::kByte));
     } catch (const c10::OutOfMemoryError&) {
-      return {};
+      lacks = true;
     }
-    where[3] = reinterpret_cast<Word>(result.data_ptr());
-    if (entry.workspace) where[4] = reinterpret_cast<Word>(workspace.data_ptr());
-    if (tape) status = tape->replay(where, failed);
+    if (!lacks) {
+      where[3] = reinterpret_cast<Word>(result.data_ptr());
+      if (entry.workspace) where[4] = reinterpret_cast<Word>(workspace.data_ptr());
+      if (tape) status = tape->replay(where, failed);
+    }
+  }
+  if (lacks) {
+    entry.full = result.defined();
+    return {};
   }
   if (!tape) {
     auto made = taped(entry.call, where);  // Python, meanwhile, may let another thread do the same
