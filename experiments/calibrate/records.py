@@ -12,6 +12,7 @@ winolab/ref/algebra/data/records.json is written from all of them.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -50,6 +51,7 @@ BEFORE = (
     (6, 7, "0,3/4,-3/4,5/4,-5/4,inf,x^2+1,x^2+x+1,x^2-x+1"),
     (8, 9, "0,1/2,-1/2,3/4,-3/4,5/4,-5/4,2,-2,inf,x^2+1,x^2+x+1,x^2-x+1"),
 )
+AFTER = ((7, 3, "sfc:6", "winolab, after SFC"),)  # constructions beside what they are after
 WIDTHS = [3, 5, 7, 9, 2, 4, 6, 8]
 SEEDS, SEED = 5, 0
 PAIRS_AND_ONE = 2  # pairs ±p beside a lone point, which loses to 0 or none where there are more
@@ -114,29 +116,48 @@ def candidates(task: Task, searched: Sequence[str]) -> dict[str, str]:
         text, before = known.get(key := factors(points), (text_of(points), who))
         known[key] = text, who if before in OURS else before
 
+    named: dict[str, str] = {}
     if task.states == n + r - 1:
         named = {name: text_of(named_points(name, task.states)) for name in NAMES}
         add(named["best"], NAMES["best"])
-        for sets in published()["sets"]:
-            if sets["r"] == r and str(n) in sets["points"]:
-                add(sets["points"][str(n)], f"{sets['authors']}, {sets['source']}")
-        for name, points in named.items():
-            add(points, NAMES[name])
-    for points in [*(p for a, b, p in BEFORE if (a, b) == (n, r)), *searched]:
-        if tile_of(n, r, points).alpha == task.states:
-            known.setdefault(factors(points), (text_of(points), "winolab"))
+    for of, points, sets in quoted():
+        if of == task:
+            add(points, finder(sets))
+    for name, points in named.items():
+        add(points, NAMES[name])
+    mine = [(p, who) for of, p, who in by_hand() if of == task]
+    for points, who in mine + [(p, "winolab") for p in searched]:
+        known.setdefault(factors(points), (text_of(points), who))
     return dict(known.values())
 
 
-def by_hand(known: Sequence[Row]) -> list[Row]:
-    """Rows of the sets in BEFORE whose task was searched without them."""
+def quoted() -> Iterator[tuple[Task, str, Row]]:
+    """Sets that others published: the task that each belongs to, the points, where they are."""
+    for sets in published()["sets"]:
+        for n, points in sets["points"].items():
+            states = tile_of(int(n), sets["r"], points).alpha
+            yield Task(int(n), sets["r"], states), text_of(points), sets
+
+
+def finder(sets: Row) -> str:
+    """Who found a published set."""
+    return f"{sets['authors']}, {sets['source']}"
+
+
+def by_hand() -> Iterator[tuple[Task, str, str]]:
+    """Sets in BEFORE and AFTER: the task that each belongs to, the points, who found them."""
+    for n, r, points, who in (*((*of, "winolab") for of in BEFORE), *AFTER):
+        yield Task(n, r, tile_of(n, r, points).alpha), text_of(points), who
+
+
+def later(known: Sequence[Row]) -> list[Row]:
+    """Rows of sets found by hand and of others', whose task was searched without them."""
     found = []
-    for n, r, points in BEFORE:
-        task = Task(n, r, tile_of(n, r, points).alpha)
+    for task, points, who in [*by_hand(), *((of, p, finder(sets)) for of, p, sets in quoted())]:
         others = [row for row in known if Task.of(row) == task]
         if others and factors(points) not in {factors(row["points"]) for row in others}:
-            of = {"points": points, "found": "winolab", "candidates": len(others) + 1}
-            found.append({**others[0], **of, **measured(task, points)})
+            of = {"points": points, "found": who, "candidates": len(others) + 1}
+            found.append({**others[0], **of, **measured(task, points), **provenance()})
     return found
 
 
@@ -154,6 +175,8 @@ def errors(task: Task, points: str, known: Row) -> Row:
     """By protocol and format, the mean of the seeds; those known before as they are."""
     wanted = [("u11", p) for p in PRECISIONS] + [("u12", "fp32")]
     wanted += [("1803.10986", "fp32")] * (task.r == 3)
+    told = {sets["protocol"] for of, _, sets in quoted() if of == task and "protocol" in sets}
+    wanted += [(name, "fp32") for name in sorted(told) if (name, "fp32") not in wanted]
     found = dict(known)
     for protocol, precision in wanted:
         name = f"{protocol} {precision}"
@@ -270,12 +293,12 @@ def main(
     """Search what has no rows yet, then write the table."""
     with Lines(file).checked() as lines:
         known = [json.loads(line) for _, line in lines.read() if line.strip()]
-    had = [Task.of(row) for row in known]
-    known = [row for row in known if had.count(Task.of(row)) >= row["candidates"]]
+    had = Counter(Task.of(row) for row in known)
+    known = [row for row in known if had[Task.of(row)] >= row["candidates"]]
     before = json.dumps(known)
     for row in known:
         row["errors"] = errors(Task.of(row), row["points"], row["errors"])
-    known += by_hand(known)
+    known += later(known)
     if json.dumps(known) != before:
         text = "".join(f"{json.dumps(row)}\n" for row in known)
         file.with_suffix(".new").write_text(text)

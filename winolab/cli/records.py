@@ -12,6 +12,7 @@ from winolab.cli import process
 from winolab.cli.screen import fitted
 from winolab.cli.screen.fitted import Wide
 from winolab.cli.screen.render import AsJson, document
+from winolab.points import shortened
 from winolab.ref.algebra.points import published
 from winolab.ref.records.protocols import PRECISIONS, PROTOCOLS
 from winolab.ref.records.table import Record, records
@@ -80,7 +81,7 @@ def _table(found: tuple[Record, ...]) -> Group:
             *(_error(c.errors.get(name, "")) for name in shown),
             str(c.additions),
             str(c.multiplications + c.fmas),
-            c.points,
+            shortened(c.points),
             c.found,
         )
         for c in found

@@ -49,6 +49,12 @@ PROTOCOLS = {
             "mean absolute error of an output, U[-1,1), F(n×n,r×r), one channel (Barabasz et al.)",
             -1.0, "mae", 2, 1, 16, 64, 1,
         ),
+        Protocol(
+            "2201.10369",
+            "mean absolute error of an output, U[-1,1), F(n,r) along a row, one channel "
+            "(Alam et al.)",
+            -1.0, "mae", 1, 1, 16, 64, 8,
+        ),
     )
 }  # fmt: skip
 
