@@ -1,9 +1,10 @@
 """What is planned again with less workspace where device memory lacks for it.
 
 As PyTorch goes on to the next of cuDNN's algorithms, a call whose workspace cannot be allocated
-takes the fastest plan of a smaller one. The limit is kept for what was asked in this process, so
-that the next call does not fail first; what the caller named, algorithm, config, tolerance and
-limit, stays as it is.
+takes the fastest plan of a smaller one: the next smaller, then within half as much again and again,
+so that little time is given up where little lacks. The limit is kept for what was asked in this
+process, so that the next call does not fail first; what the caller named, algorithm, config,
+tolerance and limit, stays as it is.
 """
 
 from __future__ import annotations
@@ -13,14 +14,13 @@ from collections.abc import Hashable
 from contextlib import suppress
 from dataclasses import replace
 
-from winolab.gpu.planner.request import Plan, Request
+from winolab.gpu.planner.request import Plan
 from winolab.gpu.runtime.arrays import Library
-from winolab.gpu.runtime.planned import PlannedCall, plan_for, request_of
+from winolab.gpu.runtime.planned import PlannedCall, plan_for
 from winolab.gpu.runtime.resolve import Resolved
 
 log = logging.getLogger("winolab.gpu")
-SHARE = 4  # of a workspace that does not fit, one part is tried next
-LEAST = 64 << 10  # bytes, of less than which none are tried before 0
+LEAST = 64 << 10  # bytes: limits are halved so far, then 0
 
 
 class NoWorkspace(MemoryError):
@@ -74,17 +74,15 @@ def less(
     Raises NoWorkspace where the smallest plan's are not to be had either, MemoryError while the
     stream is captured: loading kernels would break the capture.
     """
-    from winolab.gpu.planner.planner import OverLimit, usual_limit  # which few calls need
+    from winolab.gpu.planner.planner import OverLimit  # which few calls need
 
     check_capture(library, asked.index, error)
     key = _key(asked, apart)
     _, least, counted = _kept(asked, apart)
     if least < wanted and library.fits(least, asked.index):
         return  # planned again for another call
-    least, request = min(least, wanted), _request(asked)
-    gradient = asked.direction == "backward_filter"
-    limit = min(usual_limit(request) if gradient else request.data_size, counted - 1)
-    smallest = False
+    least = min(least, wanted)
+    limit, smallest = counted - 1, False
     while limit >= 0:
         try:
             plan, size, counted = _sizes(_limited(asked, limit), apart)
@@ -104,7 +102,7 @@ def less(
                 return
         if smallest or not counted or not limit:
             break
-        limit = min(limit, counted) // SHARE
+        limit = min(limit, counted) // 2
         limit = limit if limit >= LEAST else 0
     raise NoWorkspace(f"{error}; the smallest plan takes {least} B") from error
 
@@ -147,11 +145,6 @@ def _sizes(asked: Resolved, apart: bool) -> tuple[Plan, int, int]:
     made = PlannedCall.of(asked)
     assert made.plan
     return made.plan, made.end, made.workspace
-
-
-def _request(asked: Resolved) -> Request:
-    asks = asked.problem, asked.direction, asked.device, asked.options, asked.precision
-    return request_of(*asks, asked.computed, aligned=False)
 
 
 def _log(asked: Resolved, wanted: int, size: int, plan: Plan) -> None:
