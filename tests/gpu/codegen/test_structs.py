@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from pathlib import Path
 from struct import calcsize
 
 import pytest
@@ -109,8 +108,8 @@ STRUCTS = {
     "ffma": ("PlainParams", "gamma_ffma/block", [FFMA.PARAMS], []),
     "compact": ("CompactParams", "gamma_ffma/block", [FFMA.COMPACT_PARAMS], []),
     "fused filter": ("FusedParams", "gamma_ffma/block", [FFMA.FUSED_PARAMS], []),
-    "mma": ("GammaParams", "gamma_mma/block", [GAMMA_MMA], []),
-    "wgmma": ("GammaParams", "gamma_wgmma/block", [launch.PARAMS], []),
+    "mma": ("GammaMmaParams", "gamma_mma/block", [GAMMA_MMA], []),
+    "wgmma": ("GammaWgmmaParams", "gamma_wgmma/block", [launch.PARAMS], []),
     "wgmma filter": ("GammaFilterParams", "gamma_filter", [filter.PARAMS], []),
     "scaled": (
         "ScaledParams",
@@ -188,7 +187,7 @@ def declaration(struct: str, file: str) -> str:
     )
     assert found
     text = found[0].replace("split::", "").replace("__align__", "alignas")
-    return text.replace("  GammaParams gamma", "  PlainParams gamma")
+    return text.replace("  GammaFfmaParams gamma", "  PlainParams gamma")
 
 
 def packed(*parts: Layout) -> Params:
@@ -252,25 +251,67 @@ def test_every_struct_of_parameters_is_checked() -> None:
     assert declared == {struct for struct, *_ in STRUCTS.values()} | {"ScanParams"}  # of two scans
 
 
-# Structs of alternatives, one of which a source includes. GammaParams are what tile_scheduler.cuh,
-# which three families share, takes from the family before it.
-INTERFACES = {
-    "TileOutputs",
-    "GammaParams",
-    "Fetch", "Raw", "FilterRing", "Products", "Outputs", "Staging", "Finished", "GemmShared",
-    "Row", "ChannelFactors", "BlockFactors", "Factors", "AccuracyCheck", "Walk",
-}  # fmt: skip
-STRUCT = r"^ *struct (?:\w+\([^)\n]*\) )?(\w+)[^;\n]*\{"
+# Types of several files of which a source includes one: a policy, by the files that have it.
+ALTERNATIVES = {
+    # The shared kernels' are scales from data or fixed ones; a gradient's segments as runs of
+    # positions or as boxes.
+    ("fixed_scale", "scale"): {"Row", "ChannelFactors", "BlockFactors", "Factors"},
+    ("accuracy_check", "fixed_scale"): {"AccuracyCheck"},
+    ("boxes", "flat"): {"Params", "WorkTile", "Units"},
+    # A family's kernel names the others by macro or by a constant: how x comes, what is wgmma's A,
+    # who finishes outputs; with scales or without; from memory or stages.
+    ("gamma_wgmma/fetch_boxes", "gamma_wgmma/fetch_elements"): {"Fetch", "Raw"},
+    ("gamma_wgmma/filters_registers", "gamma_wgmma/filters_shared"): {"FilterRing", "Products"},
+    ("gamma_wgmma/outputs_fours", "gamma_wgmma/outputs_pairs"): {"Outputs"},
+    ("gamma_wgmma/finish_exchange", "gamma_wgmma/finish_tensor"): {"Staging", "Delivered"},
+    ("nested/rows_fixed", "nested/rows_scaled"): {"TileOutputs"},
+    ("depthwise/rows", "depthwise/staged_rows"): {"Walk"},
+    ("wgrad_winograd/products_mma", "wgrad_winograd/products_wgmma"): {"GemmShared"},
+    ("wgrad_winograd/sums", "wgrad_winograd/sums_fp64"): {"SegmentSum"},
+    ("wgrad_direct/column_stages", "wgrad_direct/split_stage"): {"Finished", "SumParams"},
+}
+# Types of numbers, which a source has one of each: what its arrays hold, by its constants.
+NUMBERS = {"Element", "Out", "Output"}
+# A struct or union and its body, functions' own too; an alias that belongs to no struct.
+NAMED = re.compile(
+    r"^ *(?:struct|union|enum|class) (?:\w+\(.*\) )?(\w+)[^;\n]*\{"
+    r"|^using (\w+) =|^typedef [^;\n]*?\b(\w+)(?:\[\w+\])*;",
+    re.M,
+)
 
 
-def test_a_struct_s_name_belongs_to_one_file() -> None:
-    """Several files have it only as alternatives with one interface, in one folder; functions' own
-    structs count."""
-    files: dict[str, set[Path]] = {}
-    for file in emit.ROOT.rglob("*.cuh"):
-        for name in re.findall(STRUCT, file.read_text(), re.M):
-            files.setdefault(name, set()).add(file)
-    several = {name for name, found in files.items() if len(found) > 1}
-    assert several == INTERFACES
-    for name in several - {"GammaParams"}:
-        assert len({file.parent for file in files[name]}) == 1, name
+def named(text: str) -> set[str]:
+    """Names of types that a kernel file defines."""
+    return {name for found in NAMED.findall(text) for name in found if name}
+
+
+def test_what_names_types() -> None:
+    text = """
+struct A;
+struct alignas(4 * sizeof(Element)) B : A {
+  struct Inner { int i; };
+  using type = int;
+};
+union U {
+typedef float Sums[MT][NT][4];
+using Either2 = Either<A, B>::type;
+template <>
+struct Words<2> {
+  const struct B& b;
+"""
+    assert named(text) == {"B", "Inner", "U", "Sums", "Either2", "Words"}
+
+
+def test_a_type_s_name_belongs_to_one_file() -> None:
+    """Several files have it only as alternatives with one interface, or as a type of numbers."""
+    files: dict[str, list[str]] = {}
+    for file in sorted(emit.ROOT.rglob("*.cuh")):
+        for name in named(file.read_text()):
+            where = file.stem if file.parent == emit.SHARED else f"{file.parent.name}/{file.stem}"
+            files.setdefault(name, []).append(where)
+    several = {name: tuple(found) for name, found in files.items() if len(found) > 1}
+    assert several.keys() >= NUMBERS
+    found: dict[tuple[str, ...], set[str]] = {}
+    for name in several.keys() - NUMBERS:
+        found.setdefault(several[name], set()).add(name)
+    assert found == ALTERNATIVES

@@ -15,7 +15,7 @@ struct alignas(16) TileSource {
 
 // ``At``: how a block's columns are counted, Column or TilePlace.
 template <class At>
-__device__ __forceinline__ TileSource source_of(const GammaParams& p, const WorkTile& work,
+__device__ __forceinline__ TileSource source_of(const GAMMA_PARAMS& p, const GammaWorkTile& work,
                                                 int tile, int fd, int fh, int fw, bool any) {
   const int index = work.column + tile % COLUMNS;
   const At at(p, index);

@@ -63,7 +63,7 @@ template <>
 struct Words<16> {
   using type = uint4;
 };
-using Raw = Words<V * (INPUT ? 2 : 4)>::type;  // V channels as they lie
+using RawChannels = Words<V * (INPUT ? 2 : 4)>::type;  // V channels as they lie
 
 __device__ __forceinline__ unsigned word(unsigned short raw, int) { return raw; }
 __device__ __forceinline__ unsigned word(unsigned raw, int) { return raw; }
@@ -76,11 +76,11 @@ __device__ __forceinline__ void clear(unsigned& raw) { raw = 0; }
 __device__ __forceinline__ void clear(uint2& raw) { raw = make_uint2(0, 0); }
 __device__ __forceinline__ void clear(uint4& raw) { raw = make_uint4(0, 0, 0, 0); }
 
-__device__ __forceinline__ Raw load(const Element* from) {
-  return __ldg(reinterpret_cast<const Raw*>(from));
+__device__ __forceinline__ RawChannels load(const Element* from) {
+  return __ldg(reinterpret_cast<const RawChannels*>(from));
 }
 
-__device__ __forceinline__ void widen(const Raw& raw, float (&to)[V]) {
+__device__ __forceinline__ void widen(const RawChannels& raw, float (&to)[V]) {
   if constexpr (INPUT == 0) {
 #pragma unroll
     for (int v = 0; v < V; ++v) to[v] = __uint_as_float(word(raw, v));

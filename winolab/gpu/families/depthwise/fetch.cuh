@@ -10,7 +10,7 @@ struct InputRow {
   int pitch;         // elements from one to the next
   bool inside;       // whether all are
   bool there;        // whether x has the row
-  Raw raw[COLS];
+  RawChannels raw[COLS];
 
   __device__ __forceinline__ InputRow(const DepthwiseParams& p, const Element* image, int pixel,
                                  int first, int every, int width)

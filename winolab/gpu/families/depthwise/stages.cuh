@@ -99,7 +99,7 @@ struct Consumer {
                           (kd * GROUP + step % STEPS * ROWS + q) * LINE * CHANNELS;
 #pragma unroll
     for (int k = 0; k < COUNT; ++k)
-      widen(*reinterpret_cast<const Raw*>(from + k * CHANNELS), to[k]);
+      widen(*reinterpret_cast<const RawChannels*>(from + k * CHANNELS), to[k]);
   }
 
   // The step's row of dy.
@@ -107,7 +107,7 @@ struct Consumer {
     const Element* from = reinterpret_cast<const Element*>(shared.dy[pipe.stage]) + dy +
                           step % STEPS * STRIPS * TW * CHANNELS;
 #pragma unroll
-    for (int t = 0; t < TW; ++t) widen(*reinterpret_cast<const Raw*>(from + t * CHANNELS), to[t]);
+    for (int t = 0; t < TW; ++t) widen(*reinterpret_cast<const RawChannels*>(from + t * CHANNELS), to[t]);
   }
 
   // Lets go of a stage that is read, after its last step and at the end. Before a step's stores, so that

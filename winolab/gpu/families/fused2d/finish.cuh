@@ -4,7 +4,7 @@
 
 #include "block.cuh"
 
-using Sums = float[HELD][TT][TM];
+using FusedSums = float[HELD][TT][TM];
 
 // A vector of sums: WIDTH of a lane's tiles from the ``j``-th on, STEP apart.
 __device__ __forceinline__ void put(float* to, const float (&acc)[TT][TM], int j, int i) {
@@ -18,7 +18,7 @@ __device__ __forceinline__ void put(float* to, const float (&acc)[TT][TM], int j
 }
 
 // The sums of a round; ``round`` is a constant where loops are unrolled.
-__device__ __forceinline__ void stage(float* out, const Sums& acc, int round, unsigned thread) {
+__device__ __forceinline__ void stage(float* out, const FusedSums& acc, int round, unsigned thread) {
   const unsigned warp = thread / 32, lane = thread % 32;
   if (!layout_active(lane, round)) return;
 #pragma unroll
@@ -126,7 +126,7 @@ __device__ __forceinline__ void store(const Fused2dParams& p, const FusedPlace& 
 }
 
 // All rounds. With two buffers the sums of a round are put while those before are transformed.
-__device__ __forceinline__ void finish(const Fused2dParams& p, Fused2dShared& shared, const Sums& acc,
+__device__ __forceinline__ void finish(const Fused2dParams& p, Fused2dShared& shared, const FusedSums& acc,
                                        const FusedPlace& place, unsigned thread) {
 #ifdef LEFT_OUT
   if constexpr ((LEFT_OUT & OUTPUT_TRANSFORM) != 0) {

@@ -43,7 +43,7 @@ __device__ __forceinline__ void consume(const Fused2dParams& p, Fused2dShared& s
   Pipe<V_STAGES> v_pipe;
   Pipe<PLACES> place;
   for (int index = blockIdx.x; index < p.work_tiles; index += gridDim.x) {
-    Sums acc;
+    FusedSums acc;
 #pragma unroll
     for (int s = 0; s < HELD; ++s)
 #pragma unroll

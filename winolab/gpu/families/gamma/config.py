@@ -26,6 +26,7 @@ class GammaConfig(KernelConfig):
 
     clusters: ClassVar[bool]  # whether the device has them
     entry: ClassVar[str]  # the main kernel's name
+    params: ClassVar[str]  # the struct of its parameters
     split_k: int  # blocks of a cluster that share a sum
     kernels: tuple[str, ...]  # files besides the filter's transform; the main one is the last
 

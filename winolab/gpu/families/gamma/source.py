@@ -73,4 +73,5 @@ def source(
         config.kernels,
         WIDE if split else (),
         files,
+        {"GAMMA_PARAMS": config.params},
     )

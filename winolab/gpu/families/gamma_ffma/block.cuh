@@ -37,7 +37,7 @@ struct FusedParams {
   EpilogueParams epilogue;
 #endif
 };
-using GammaParams =
+using GammaFfmaParams =
     Either<COMPACT, CompactParams, Either<FUSED, FusedParams, PlainParams>::type>::type;
 
 constexpr int THREADS = CONSUMERS + PRODUCERS + FINISHERS;

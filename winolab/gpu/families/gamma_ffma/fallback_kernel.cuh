@@ -11,7 +11,7 @@
 struct FallbackParams {
   split::ScaleParams scan;
   GammaFfmaFilterParams filter;
-  GammaParams gamma;
+  GammaFfmaParams gamma;
   int filters_m, filters_c, taps;  // blocks of the filter's transform; 0: it is done
   int before;                      // such launches of the call, of groups
 };

@@ -38,8 +38,8 @@ struct StagedOutput {
 };
 
 // Where the outputs of a work tile's tiles lie, and how many there are.
-__device__ __forceinline__ void locate(const GammaParams& p, GammaFfmaShared& shared,
-                                       const WorkTile& work, int thread) {
+__device__ __forceinline__ void locate(const GammaFfmaParams& p, GammaFfmaShared& shared,
+                                       const GammaWorkTile& work, int thread) {
   for (int tile = thread; tile < BT; tile += STORERS) {
     const int at = work.column + tile % COLUMNS, row = work.row + tile / COLUMNS;
     const Column column(p, at);
@@ -65,8 +65,8 @@ constexpr int STORED = FINISHERS ? 1 : 2;
 
 // This block's share of a pass's outputs; a warp takes 32 of a tile. ``added``: to what y has.
 template <int SHARES>
-__device__ __forceinline__ void store_share(const GammaParams& p, const GammaFfmaShared& shared,
-                                            const WorkTile& work, int pass, bool added, int thread) {
+__device__ __forceinline__ void store_share(const GammaFfmaParams& p, const GammaFfmaShared& shared,
+                                            const GammaWorkTile& work, int pass, bool added, int thread) {
   const int warp = thread / 32, lane = thread % 32, rank = SHARES > 1 ? cluster_rank() : 0;
 #pragma unroll STORED
   for (int e = rank * (STORERS / 32) + warp; e < STAGED * GROUPS_M; e += SHARES * STORERS / 32) {
@@ -105,8 +105,8 @@ __device__ __forceinline__ void store_share(const GammaParams& p, const GammaFfm
 
 // The outputs of a staged pass. Where blocks share the work tile, all threads of the cluster meet
 // before anyone reads, and after all have read: consumers and producers too, in meet().
-__device__ __forceinline__ void store(const GammaParams& p, GammaFfmaShared& shared,
-                                      const WorkTile& work, int pass,
+__device__ __forceinline__ void store(const GammaFfmaParams& p, GammaFfmaShared& shared,
+                                      const GammaWorkTile& work, int pass,
                                       bool added, int sharers, int thread) {
   if constexpr (SPLIT_K > 1) {
     if (sharers > 1) {
@@ -119,11 +119,11 @@ __device__ __forceinline__ void store(const GammaParams& p, GammaFfmaShared& sha
   store_share<1>(p, shared, work, pass, added, thread);
 }
 
-__device__ __forceinline__ void finish(const GammaParams& p, GammaFfmaShared& shared) {
+__device__ __forceinline__ void finish(const GammaFfmaParams& p, GammaFfmaShared& shared) {
   const int thread = threadIdx.x - (CONSUMERS + PRODUCERS);
   Pipe<1> pipe;
   for (TileScheduler scheduler(p); scheduler.left(p); scheduler.next(p)) {
-    const WorkTile work(p, scheduler.index);
+    const GammaWorkTile work(p, scheduler.index);
     const PartialSums sums(Steps(p, scheduler.sharers), scheduler.sharers);
     storers_sync<STORERS>();
     locate(p, shared, work, thread);

@@ -8,7 +8,7 @@ extern "C" __global__ void
     __cluster_dims__(SPLIT_K, 1, 1)
 #endif
         __launch_bounds__(THREADS, 1)
-    winolab_gamma_ffma(const __grid_constant__ GammaParams p) {
+    winolab_gamma_ffma(const __grid_constant__ GammaFfmaParams p) {
   // Never taken. Without a way out that depends on memory, 10 of 21 kernels with finishers spill (ptxas
   // 12.9): parameters are read, and kept, before threads take their roles.
   if (p.work_tiles == 0 && *reinterpret_cast<const volatile float*>(p.u) == 0.0f) return;

@@ -6,14 +6,14 @@
 
 static_assert(BULK || !LOAD_WARP, "a load warp's copies are bulk copies");
 
-__device__ __forceinline__ void load_filters(const GammaParams& p, GammaFfmaShared& shared) {
+__device__ __forceinline__ void load_filters(const GammaFfmaParams& p, GammaFfmaShared& shared) {
   const bool issues = threadIdx.x % 32 == 0;
   Pipe<U_STAGES> u_pipe;
   launch_before_done();  // it makes U
   for (TileScheduler scheduler(p); scheduler.left(p); scheduler.next(p)) {
     const Steps steps(p, scheduler.sharers);
     const PartialSums sums(steps, scheduler.sharers);
-    const int block_m = WorkTile(p, scheduler.index).block_m;
+    const int block_m = GammaWorkTile(p, scheduler.index).block_m;
     const float* u = p.u + ((long long)block_m * steps.all + steps.begin) * (SHARE * U_SIZE);
     int u_row = steps.begin * (SHARE * ALPHA * KC);  // instead, COMPACT: of the tensor map
     for (int sum = 0; sum < sums.count; ++sum) {

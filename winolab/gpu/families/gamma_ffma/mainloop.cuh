@@ -55,7 +55,7 @@ __device__ __forceinline__ void fold(float (&total)[STATES][TT][TM], float (&acc
       }
 }
 
-__device__ __forceinline__ void consume(const GammaParams& p, GammaFfmaShared& shared) {
+__device__ __forceinline__ void consume(const GammaFfmaParams& p, GammaFfmaShared& shared) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int ln = lane % LANES_M, lt = lane / LANES_M;
   const int state0 = warp / SHARERS * STATES, sharer = warp % SHARERS;
@@ -121,7 +121,7 @@ __device__ __forceinline__ void consume(const GammaParams& p, GammaFfmaShared& s
           out_pipe.advance();
         }
       } else {
-        const WorkTile work(p, scheduler.index);
+        const GammaWorkTile work(p, scheduler.index);
 #pragma unroll
         for (int pass = 0; pass < PASSES; ++pass) {
           storers_sync<STORERS>();
@@ -135,7 +135,7 @@ __device__ __forceinline__ void consume(const GammaParams& p, GammaFfmaShared& s
   }
 }
 
-__device__ __forceinline__ void gamma(const GammaParams& p) {
+__device__ __forceinline__ void gamma(const GammaFfmaParams& p) {
   extern __shared__ __align__(128) unsigned char memory[];
   GammaFfmaShared& shared = *reinterpret_cast<GammaFfmaShared*>(memory);
   if (threadIdx.x == 0) {

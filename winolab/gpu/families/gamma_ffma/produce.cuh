@@ -101,14 +101,14 @@ __device__ __forceinline__ void make_filters(const P& p, float* to, int output, 
   }
 }
 
-__device__ __forceinline__ void produce(const GammaParams& p, GammaFfmaShared& shared) {
+__device__ __forceinline__ void produce(const GammaFfmaParams& p, GammaFfmaShared& shared) {
   const int thread = threadIdx.x - CONSUMERS;
   const int group = thread % LPT, slot = thread / LPT;
   Pipe<V_STAGES> pipe;
   Pipe<U_STAGES> u_pipe;
   bool filtered = false;  // whether U is there, which the launch before this one makes
   for (TileScheduler scheduler(p); scheduler.left(p); scheduler.next(p)) {
-    const WorkTile work(p, scheduler.index);
+    const GammaWorkTile work(p, scheduler.index);
     const Steps steps(p, scheduler.sharers);
     const PartialSums sums(steps, scheduler.sharers);
     [[maybe_unused]] int sum = 0;

@@ -41,5 +41,8 @@ def source(
         },
         kernels,
         # With moduli beyond points a tile has more states than inputs.
-        macros={"INPUTS": "ALPHA" if tile.minimal else "(N + R - 1)"},
+        macros={
+            "GAMMA_PARAMS": "GammaFfmaParams",
+            "INPUTS": "ALPHA" if tile.minimal else "(N + R - 1)",
+        },
     )

@@ -8,7 +8,7 @@
 
 using Output = Either<WIDE_OUT, float, unsigned short>::type;
 
-struct GammaParams {
+struct GammaMmaParams {
   const Element* x;
   const uint4* u;
   Output* y;

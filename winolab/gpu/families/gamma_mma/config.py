@@ -36,6 +36,7 @@ class Config(GammaConfig):
     threads = THREADS
     clusters = False  # whether the device has them
     entry = "winolab_gamma_mma"
+    params = "GammaMmaParams"
     kernels = ("gamma_mma/kernel",)
 
     def constants(self, tile: Tile, size: int) -> dict[str, int]:

@@ -36,17 +36,17 @@ struct MmaFetch {
   const Steps& steps;
   int index, step, chunk;
 
-  __device__ __forceinline__ MmaFetch(const GammaParams& p, GammaMmaShared& shared, const Steps& steps)
+  __device__ __forceinline__ MmaFetch(const GammaMmaParams& p, GammaMmaShared& shared, const Steps& steps)
       : steps(steps), index(blockIdx.x), step(0), chunk(0) {
     tap(p, shared);
   }
 
   // Where this warp's tiles are under the step's tap.
-  __device__ __forceinline__ void tap(const GammaParams& p, GammaMmaShared& shared) const {
+  __device__ __forceinline__ void tap(const GammaMmaParams& p, GammaMmaShared& shared) const {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int group = step / p.chunks, line = group / p.taps_width, fw = group % p.taps_width;
     const int fh = line % (p.taps_height / SHARE) * SHARE, fd = line / (p.taps_height / SHARE);
-    const WorkTile work(p, index);
+    const GammaWorkTile work(p, index);
     __syncwarp();
 #pragma unroll
     for (int g = 0; g < SLOTS; ++g) {
@@ -57,7 +57,7 @@ struct MmaFetch {
     __syncwarp();
   }
 
-  __device__ __forceinline__ void next(const GammaParams& p, GammaMmaShared& shared) {
+  __device__ __forceinline__ void next(const GammaMmaParams& p, GammaMmaShared& shared) {
     ++step;
     if (++chunk < p.chunks) return;
     chunk = 0;
@@ -69,7 +69,7 @@ struct MmaFetch {
   }
 
   // This lane's pixels of a unit: four channels of a tile.
-  __device__ __forceinline__ void copy(const GammaParams& p, GammaMmaShared& shared, int unit) const {
+  __device__ __forceinline__ void copy(const GammaMmaParams& p, GammaMmaShared& shared, int unit) const {
     const int lane = threadIdx.x % 32;
     const int channel = chunk * KC + lane / 16 * 8 + lane % 2 * 4;
     const int left = p.channels - channel;
@@ -106,7 +106,7 @@ struct MmaFetch {
 };
 
 // Makes the stage of V whose pixels have been copied, and starts the copies of the next one.
-__device__ __forceinline__ void produce(const GammaParams& p, GammaMmaShared& shared, MmaFetch& fetch,
+__device__ __forceinline__ void produce(const GammaMmaParams& p, GammaMmaShared& shared, MmaFetch& fetch,
                                         unsigned char* v, float scale) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   copy_async_wait<0>();
@@ -167,7 +167,7 @@ __device__ __forceinline__ void load_filters(Filter (&a)[RING], const uint4* u) 
 // A warp's accumulators, 64 output channels × TILES tiles; the Tensor Core's sums of some of them:
 // as many at once as registers allow.
 constexpr int SIDE = TILES > 32 && (TILES % 32 || (PARTS == 2 && SHARE > 2)) ? 16 : 32;
-using Sums = float[4][TILES / 8][4];
+using GammaMmaSums = float[4][TILES / 8][4];
 using Partial = float[2][SIDE / 8][4];
 using Inputs = unsigned[SIDE / 16][4];  // B: of two tiles of 8, both halves of k
 
@@ -198,7 +198,7 @@ __device__ constexpr int input_offset(int t) {
 // A stage's products; its first filters have been loaded. ``v``: where this lane's row of the first
 // four matrices is. Products with a low part are small: SKEW filter rows ahead of high·high, they lose
 // less.
-__device__ __forceinline__ void consume(Sums& acc, Filter (&a)[RING], const uint4* u,
+__device__ __forceinline__ void consume(GammaMmaSums& acc, Filter (&a)[RING], const uint4* u,
                                         const unsigned char* v) {
   constexpr int SIDES = TILES / SIDE, COUNT = 2 * SIDES * SHARE;
   constexpr int BUFFERS = PARTS == 2 ? SKEW + 1 : 2;
@@ -244,11 +244,11 @@ __device__ __forceinline__ void consume(Sums& acc, Filter (&a)[RING], const uint
 
 // The epilogue: accumulators are staged by tile, in passes; every thread fetches all states of four
 // output channels of a tile, applies AT and stores.
-__device__ __forceinline__ void finish(const GammaParams& p, GammaMmaShared& shared, int index,
-                                       const Sums& acc) {
+__device__ __forceinline__ void finish(const GammaMmaParams& p, GammaMmaShared& shared, int index,
+                                       const GammaMmaSums& acc) {
   constexpr int PART = TILES / PASSES;  // tiles of a warp in a pass
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
-  const WorkTile work(p, index);
+  const GammaWorkTile work(p, index);
   const int first = threadIdx.x % (BM / 4) * 4;  // of the thread's outputs
   const int channel = work.block_m * BM + first;
   float* out = reinterpret_cast<float*>(shared.v);
@@ -306,7 +306,7 @@ __device__ __forceinline__ void finish(const GammaParams& p, GammaMmaShared& sha
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    winolab_gamma_mma(const __grid_constant__ GammaParams p) {
+    winolab_gamma_mma(const __grid_constant__ GammaMmaParams p) {
   next_launch_may_begin();
   launch_before_done();
   extern __shared__ __align__(128) unsigned char memory[];
@@ -326,7 +326,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const uint4* u = p.u + (long long)(index % p.blocks_m) * steps.all * U_STAGE +
                      (warp / SHARERS * (SHARE * U_FILTER) + lane);
     const float scale = input_scale(p.header);
-    Sums acc = {};
+    GammaMmaSums acc = {};
     Filter a[RING];
     produce(p, shared, fetch, shared.v + stage * V_SIZE, scale);
     if (early) load_filters(a, u);

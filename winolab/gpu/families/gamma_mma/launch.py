@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.gamma.launch import Launches
+from winolab.gpu.families.gamma_mma.config import Config
 
-PARAMS = layout("GammaParams", "gamma_mma/block")
+PARAMS = layout(Config.params, "gamma_mma/block")
 
 
 class MmaLaunches(Launches):

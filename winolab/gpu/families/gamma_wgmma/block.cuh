@@ -9,7 +9,7 @@
 
 using Output = Either<WIDE_OUT, float, unsigned short>::type;
 
-struct GammaParams {
+struct GammaWgmmaParams {
   TensorMap x_map;  // where RUN > 0
   const Element* x;
   const uint4* u;

@@ -82,6 +82,7 @@ class Config(GammaConfig):
 
     clusters = True  # whether the device has them
     entry = "winolab_gamma_wgmma"
+    params = "GammaWgmmaParams"
 
     def __post_init__(self) -> None:
         asked = CONSUMERS * self.consumer_registers + PRODUCERS * self.producer_registers

@@ -34,7 +34,7 @@ __device__ __forceinline__ void fetch_init(Raw& raw) {
 }
 
 // Stages that boxes of so many left serve, from that chunk on.
-__device__ __forceinline__ int serves(const GammaParams& p, int chunk, int more) {
+__device__ __forceinline__ int serves(const GammaWgmmaParams& p, int chunk, int more) {
   return REUSE == 1 ? 1 : min(min(REUSE - chunk % REUSE, p.chunks - chunk), more);
 }
 
@@ -57,17 +57,17 @@ struct Loader {
   int index, more, fw, fh;  // of the boxes that are ordered next; stages of the work tile from them on
   int c, w, h, d, n;        // where a lane's box begins
 
-  __device__ __forceinline__ Loader(const GammaParams& p, const Steps& steps)
+  __device__ __forceinline__ Loader(const GammaWgmmaParams& p, const Steps& steps)
       : steps(steps), index(blockIdx.x / SPLIT_K) {
     begin(p);
   }
 
   // The first tile column of a lane's box.
-  __device__ __forceinline__ int column(const GammaParams& p, int g) const {
+  __device__ __forceinline__ int column(const GammaWgmmaParams& p, int g) const {
     return work_at(p, index).column + g * 32 % COLUMNS + threadIdx.x % ACROSS * BOX_TILES;
   }
 
-  __device__ __forceinline__ void begin(const GammaParams& p) {
+  __device__ __forceinline__ void begin(const GammaWgmmaParams& p) {
     const int group = steps.begin / p.chunks, taps = group / p.taps_width;
     more = steps.end - steps.begin;
     fw = group % p.taps_width;
@@ -81,7 +81,7 @@ struct Loader {
     n = column(p, 0) < p.columns ? first.batch : OUTSIDE;
   }
 
-  __device__ __forceinline__ void next(const GammaParams& p) {
+  __device__ __forceinline__ void next(const GammaWgmmaParams& p) {
     const int stages = serves(p, c / KC, more);
     c += stages * KC;
     if ((more -= stages) == 0) {
@@ -103,7 +103,7 @@ struct Loader {
     }
   }
 
-  __device__ __forceinline__ void issue(const GammaParams& p, Raw& raw, int g) const {
+  __device__ __forceinline__ void issue(const GammaWgmmaParams& p, Raw& raw, int g) const {
     const int lane = threadIdx.x % 32, boxes = g < SLOTS - 1 ? BOXES : LAST_BOXES;
     if (lane == 0) barrier_arrive_expect(&raw.full[g], boxes * BOX_SIZE);
     __syncwarp();
@@ -127,7 +127,7 @@ struct Loader {
 // Blocks that have a work tile fewer than others begin later, spread over less than a work tile's
 // time: else all store outputs at the same moment and wait for the memory (10 % at 96² × 64, on an
 // H100).
-__device__ __forceinline__ void spread(const GammaParams& p, int steps) {
+__device__ __forceinline__ void spread(const GammaWgmmaParams& p, int steps) {
   constexpr int CYCLES = PARTS == 2 ? 4096 : 2048, PHASES = 64;  // less than a stage's; of blocks
   const int block = blockIdx.x / SPLIT_K, longer = p.work_tiles % (int)(gridDim.x / SPLIT_K);
   if (longer == 0 || block < longer) return;
@@ -137,7 +137,7 @@ __device__ __forceinline__ void spread(const GammaParams& p, int steps) {
   }
 }
 
-__device__ __forceinline__ void load(const GammaParams& p, Raw& raw) {
+__device__ __forceinline__ void load(const GammaWgmmaParams& p, Raw& raw) {
   const Steps steps(p, SPLIT_K);
   spread(p, steps.end - steps.begin);
   unsigned phase = 1;
@@ -165,7 +165,7 @@ struct Fetch {
   unsigned offset[REUSE > 1 ? ALPHA : ALPHA / 2];  // of pixels in a slot; else pairs of 16 bits
   unsigned halved[REUSE > 1 ? ALPHA : 1];          // in a halved slot; else of the first, as it lies
 
-  __device__ __forceinline__ Fetch(const GammaParams& p, Raw& raw, const Steps& steps)
+  __device__ __forceinline__ Fetch(const GammaWgmmaParams& p, Raw& raw, const Steps& steps)
       : raw(raw), steps(steps), more(0) {
     static_assert(SLOT_SIZE <= 1 << 16 && REUSE <= 2, "offsets of 16 bits; of one stage or the other");
     const int warp = (threadIdx.x - CONSUMERS) / 32, lane = threadIdx.x % 32;
@@ -206,7 +206,7 @@ struct Fetch {
     }
   }
 
-  __device__ __forceinline__ void begin(const GammaParams& p) {
+  __device__ __forceinline__ void begin(const GammaWgmmaParams& p) {
     left = 1;
     if constexpr (REUSE > 1) {
       if (more == 0) more = steps.end - steps.begin;
@@ -240,11 +240,11 @@ struct Fetch {
   }
 
   // After the stores of what the pixels became: they have been read then.
-  __device__ __forceinline__ void done(const GammaParams&, int g) {
+  __device__ __forceinline__ void done(const GammaWgmmaParams&, int g) {
     if (left == 1) barrier_arrive(&raw.empty[g]);
   }
 
-  __device__ __forceinline__ void next(const GammaParams& p) {
+  __device__ __forceinline__ void next(const GammaWgmmaParams& p) {
     if (--left > 0) {
       step_to(sub + 1);
     } else {

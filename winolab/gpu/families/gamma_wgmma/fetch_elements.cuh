@@ -12,7 +12,7 @@ struct Raw {
 };
 
 __device__ __forceinline__ void fetch_init(Raw&) {}
-__device__ __forceinline__ void load(const GammaParams&, Raw&) {}
+__device__ __forceinline__ void load(const GammaWgmmaParams&, Raw&) {}
 constexpr bool HALVED = false;  // a thread reads what it copied
 __device__ __forceinline__ int half_pair(int, int) { return 0; }
 __device__ __forceinline__ int unit_tile(int warp, int lane) { return warp * 8 + lane / 2 % 8; }
@@ -26,7 +26,7 @@ struct Fetch {
   Vector* const raw;  // the thread's, of every PRODUCERS-th
   TileSource coming;      // read early: it is there when the copies need it
 
-  __device__ __forceinline__ Fetch(const GammaParams& p, Raw& raw, const Steps& steps)
+  __device__ __forceinline__ Fetch(const GammaWgmmaParams& p, Raw& raw, const Steps& steps)
       : steps(steps), index(blockIdx.x / SPLIT_K), source(raw.source),
         raw(&raw.pixels[0][0][threadIdx.x - CONSUMERS]) {
     begin(p);
@@ -48,12 +48,12 @@ struct Fetch {
   __device__ __forceinline__ void pixels(int, Pair (&)[ALPHA]) {}
 
   // A slot has been read: the next stage's pixels may come.
-  __device__ __forceinline__ void done(const GammaParams& p, int g) const {
+  __device__ __forceinline__ void done(const GammaWgmmaParams& p, int g) const {
     copy(p, g, coming);
     copy_async_commit();
   }
 
-  __device__ __forceinline__ void begin(const GammaParams& p) {
+  __device__ __forceinline__ void begin(const GammaWgmmaParams& p) {
     step = steps.begin;
     chunk = step % p.chunks;
     const int group = step / p.chunks, row = group / p.taps_width;
@@ -63,8 +63,8 @@ struct Fetch {
     tap(p);
   }
 
-  __device__ __forceinline__ void tap(const GammaParams& p) {
-    const WorkTile work(p, index);
+  __device__ __forceinline__ void tap(const GammaWgmmaParams& p) {
+    const GammaWorkTile work(p, index);
     const int warp = (threadIdx.x - CONSUMERS) / 32, lane = threadIdx.x % 32;
 #pragma unroll
     for (int g = 0; g < SLOTS; ++g) {
@@ -75,7 +75,7 @@ struct Fetch {
     }
   }
 
-  __device__ __forceinline__ void next(const GammaParams& p) {
+  __device__ __forceinline__ void next(const GammaWgmmaParams& p) {
     if (++step == steps.end) {
       index += gridDim.x / SPLIT_K;
       begin(p);
@@ -96,7 +96,7 @@ struct Fetch {
     return source[g][threadIdx.x - CONSUMERS];
   }
 
-  __device__ __forceinline__ void copy(const GammaParams& p, int g, const TileSource& at) const {
+  __device__ __forceinline__ void copy(const GammaWgmmaParams& p, int g, const TileSource& at) const {
     const int lane = threadIdx.x % 32, channel = chunk * KC;
     const int left = p.channels - channel - (lane / 16 * 8 + lane % 2 * 4);  // channels from here
     const unsigned mask = left > 0 ? at.inside : 0;

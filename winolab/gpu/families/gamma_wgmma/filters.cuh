@@ -10,13 +10,13 @@ constexpr int U_FILTER = PARTS * BM * 2, U_ROW = ALPHA * U_FILTER;
 
 // Whether a stage is of a filter's last rows, of which REST are there. Not counted from stage to stage:
 // consumers have no registers left.
-__device__ __forceinline__ bool rest(const GammaParams& p, int step) {
+__device__ __forceinline__ bool rest(const GammaWgmmaParams& p, int step) {
   const int groups = p.taps_height / SHARE;
   return REST > 0 && step / (p.chunks * p.taps_width) % groups == groups - 1;
 }
 
 // Filter rows of U before a stage; behind the last one, all of them.
-__device__ __forceinline__ int rows_before(const GammaParams& p, int step) {
+__device__ __forceinline__ int rows_before(const GammaWgmmaParams& p, int step) {
   if constexpr (REST == 0) return step * SHARE;
   const int stages = p.chunks * p.taps_width, group = step / stages, groups = p.taps_height / SHARE;
   const int before = group * SHARE - group / groups * (SHARE - REST);

@@ -11,7 +11,7 @@ struct FilterRing {
   uint4 u[PLACES][PARTS][U_AHEAD ? CONSUMERS : 1];  // a consumer's own filters
 };
 __device__ __forceinline__ void ring_init(FilterRing&) {}
-__device__ __forceinline__ void bring(const GammaParams&, FilterRing&, int) {}
+__device__ __forceinline__ void bring(const GammaWgmmaParams&, FilterRing&, int) {}
 
 // Filters of a stage, of a group's states, in the order of use, of TAPS of its filter rows.
 template <int TAPS = SHARE>
@@ -26,13 +26,13 @@ static_assert(U_AHEAD == 0 || U_AHEAD > SKEW, "a place is filled again after all
 // U on its way to a consumer thread, ahead of the products over stages and work tiles: RING filters in
 // registers, U_AHEAD more in the thread's own share of shared memory, until L2 has brought them.
 struct Filters {
-  const GammaParams& p;
+  const GammaWgmmaParams& p;
   const Steps& steps;
   uint4* const places;    // the thread's, of every CONSUMERS-th vector
   const uint4 *u, *next;  // the thread's first vector of this stage; of the one that comes in
   int index, left;
 
-  __device__ __forceinline__ Filters(const GammaParams& p, const Steps& steps, FilterRing& ring)
+  __device__ __forceinline__ Filters(const GammaWgmmaParams& p, const Steps& steps, FilterRing& ring)
       : p(p), steps(steps), places(&ring.u[0][0][U_AHEAD > 0 ? threadIdx.x : 0]),
         index(blockIdx.x / SPLIT_K), left(steps.end - steps.begin) {
     stage_at(steps.begin);
@@ -117,13 +117,13 @@ struct Products {
   Filters filters;
   unsigned a[RING][PARTS][4];
 
-  __device__ __forceinline__ Products(const GammaParams& p, const Steps& steps, FilterRing& ring,
+  __device__ __forceinline__ Products(const GammaWgmmaParams& p, const Steps& steps, FilterRing& ring,
                                       int group)
       : group(group), filters(p, steps, ring) {
     filters.fill(a);
   }
 
-  __device__ __forceinline__ void start(const GammaParams&, int) {}
+  __device__ __forceinline__ void start(const GammaWgmmaParams&, int) {}
 
   // Multiply a stage of V with TAPS filter rows; once it has been read, its barrier is told.
   template <int TAPS>

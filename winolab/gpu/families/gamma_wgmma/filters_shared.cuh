@@ -26,13 +26,13 @@ __device__ __forceinline__ void ring_init(FilterRing& ring) {
 
 // Outputs of a block that U has, one behind the other also in shared memory: NARROW, not 0, in the
 // last.
-__device__ __forceinline__ int outputs_of(const GammaParams& p, int block_m) {
+__device__ __forceinline__ int outputs_of(const GammaWgmmaParams& p, int block_m) {
   return NARROW > 0 && block_m == p.blocks_m - 1 ? NARROW : BM;
 }
 
 // By a lane: a group's filters, over stages and work tiles.
-__device__ __forceinline__ void bring(const GammaParams& p, FilterRing& ring, int group) {
-  static_assert(SPLIT_K == 1, "all stages of an item");
+__device__ __forceinline__ void bring(const GammaWgmmaParams& p, FilterRing& ring, int group) {
+  static_assert(SPLIT_K == 1, "all stages of a work tile");
   const bool mine = MULTICAST == 1 || cluster_rank() == group;
   Pipe<U_RING> pipe;
 #pragma unroll 1
@@ -81,7 +81,7 @@ struct Products {
   bool narrow = false;  // whether the work tile's block has NARROW outputs
   int place;  // in a state's part of V, of what a lane addresses of the first two units
 
-  __device__ __forceinline__ Products(const GammaParams&, const Steps&, FilterRing& ring, int group)
+  __device__ __forceinline__ Products(const GammaWgmmaParams&, const Steps&, FilterRing& ring, int group)
       : group(group), ring(ring) {
     const int lane = threadIdx.x % 32, unit = first_unit(0, threadIdx.x % 128 / 32);
     place = (lane / 16 * V_TILES + (unit + lane / 8 % 2 * UNIT_STEP) * 8 + lane % 8) * 16;
@@ -101,7 +101,7 @@ struct Products {
     }
   }
 
-  __device__ __forceinline__ void start(const GammaParams& p, int index) {
+  __device__ __forceinline__ void start(const GammaWgmmaParams& p, int index) {
     narrow = NARROW > 0 && outputs_of(p, work_at(p, index).block_m) < BM;
   }
 

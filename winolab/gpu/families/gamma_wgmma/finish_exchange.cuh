@@ -31,18 +31,18 @@ __device__ __forceinline__ void staging_init(Staging& staging) {
   barrier_init(&staging.read, CONSUMERS / 32);
 }
 __device__ __forceinline__ void meet() {}
-__device__ __forceinline__ void finish(const GammaParams&, Staging&, int, Delivered&) {}
+__device__ __forceinline__ void finish(const GammaWgmmaParams&, Staging&, int, Delivered&) {}
 
 // Describe a work tile, by COUNT threads.
 template <int COUNT>
-__device__ __forceinline__ void places(const GammaParams& p, Staging& staging, int index, int thread) {
+__device__ __forceinline__ void places(const GammaWgmmaParams& p, Staging& staging, int index, int thread) {
   const float scale = input_scale(p.header);  // anew: registers are few
 #pragma unroll 1
   for (int first = 0; first < BT; first += COUNT) {
     unsigned tile = first + thread;
     asm volatile("" : "+r"(tile));  // nothing of it is kept for the next round, in 24 registers
     if (BT % COUNT > 0 && tile >= BT) break;
-    const WorkTile work = work_at(p, index);
+    const GammaWorkTile work = work_at(p, index);
     const int at = work.column + tile % COLUMNS;
     TilePlace column(p, at);
     const int row = column.down(p, work.row + tile / COLUMNS);
@@ -58,7 +58,7 @@ __device__ __forceinline__ void places(const GammaParams& p, Staging& staging, i
   }
 }
 template <int COUNT>
-__device__ __forceinline__ void factors(const GammaParams& p, Staging& staging, int index, int thread) {
+__device__ __forceinline__ void factors(const GammaWgmmaParams& p, Staging& staging, int index, int thread) {
   const int channel = work_at(p, index).block_m * BM;
   if (thread == 0) staging.channel = channel;
 #pragma unroll 1
@@ -67,7 +67,7 @@ __device__ __forceinline__ void factors(const GammaParams& p, Staging& staging, 
 }
 
 // By the last DESCRIBERS: their last warp about channels, the others, or it too, about tiles.
-__device__ __forceinline__ void attend(const GammaParams& p, Staging& staging) {
+__device__ __forceinline__ void attend(const GammaWgmmaParams& p, Staging& staging) {
   constexpr int OTHERS = DESCRIBERS > 32 ? DESCRIBERS - 32 : 32;
   const int thread = threadIdx.x - (THREADS - DESCRIBERS);
   const bool last = thread >= DESCRIBERS - 32;
@@ -91,7 +91,7 @@ __device__ __forceinline__ void give(Staging& staging, const float (&acc)[STEPS]
 
 // A warpgroup's half of a work tile.
 template <int GROUP>
-__device__ __forceinline__ void deliver(const GammaParams& p, Staging& staging,
+__device__ __forceinline__ void deliver(const GammaWgmmaParams& p, Staging& staging,
                                         const float (&acc)[STEPS][SUMS], const Delivered& pipe) {
   give<GROUP>(staging, acc, 0);
   if constexpr (LOADERS > 0) barrier_wait(&staging.described, pipe.phase);
@@ -122,7 +122,7 @@ __device__ __forceinline__ void deliver(const GammaParams& p, Staging& staging,
 }
 
 // By consumers, with a work tile's accumulators.
-__device__ __forceinline__ void deliver(const GammaParams& p, Staging& staging,
+__device__ __forceinline__ void deliver(const GammaWgmmaParams& p, Staging& staging,
                                         const float (&acc)[STEPS][SUMS], int group, int index,
                                         Delivered& pipe) {
   if constexpr (LOADERS == 0) {

@@ -32,13 +32,13 @@ __device__ __forceinline__ void meet() {
 }
 
 // By loaders' other warps.
-__device__ __forceinline__ void attend(const GammaParams& p, Staging&) {
+__device__ __forceinline__ void attend(const GammaWgmmaParams& p, Staging&) {
   if constexpr (SPLIT_K > 1)
     for (int index = blockIdx.x / SPLIT_K; index < p.work_tiles; index += gridDim.x / SPLIT_K) meet();
 }
 
 // By consumers, with a work tile's accumulators.
-__device__ __forceinline__ void deliver(const GammaParams&, Staging& staging,
+__device__ __forceinline__ void deliver(const GammaWgmmaParams&, Staging& staging,
                                         const float (&acc)[STEPS][32], int group, int,
                                         Delivered& pipe) {
   const int thread = threadIdx.x, warp = thread / 32 % 4;
@@ -80,10 +80,10 @@ __device__ __forceinline__ void gather(float (&state)[4][ALPHA], float* staged) 
   }
 }
 
-__device__ __forceinline__ void finish(const GammaParams& p, Staging& staging, int index,
+__device__ __forceinline__ void finish(const GammaWgmmaParams& p, Staging& staging, int index,
                                        Delivered& pipe) {
   const int rank = SPLIT_K > 1 ? cluster_rank() : 0, thread = threadIdx.x - CONSUMERS;
-  const WorkTile work(p, index);
+  const GammaWorkTile work(p, index);
   const int m = thread % (BM / 4) * 4, channel = work.block_m * BM + m;  // of the thread's outputs
   AccuracyCheck<> check(p.header, p.rows + channel);
   const float scale = input_scale(p.header);

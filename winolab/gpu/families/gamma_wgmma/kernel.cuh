@@ -49,18 +49,18 @@ struct TileScales {
   bool one;  // for all images
   float own[COUNT], halved;
 
-  __device__ __forceinline__ TileScales(const GammaParams& p) {
+  __device__ __forceinline__ TileScales(const GammaWgmmaParams& p) {
     halved = input_scale(p.header);
     one = !BY_IMAGE || one_scale(p.header, halved, p.batch);
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) own[i] = halved;
   }
-  static __device__ __forceinline__ float of(const GammaParams& p, float x, int index, int tile) {
+  static __device__ __forceinline__ float of(const GammaWgmmaParams& p, float x, int index, int tile) {
     const int image = TilePlace(p, work_at(p, index).column + tile % COLUMNS).batch;
     return image_scale(p.header, x, min(image, p.batch - 1));
   }
   // Those of another work tile.
-  __device__ __forceinline__ void at(const GammaParams& p, int index, int warp, int lane) {
+  __device__ __forceinline__ void at(const GammaWgmmaParams& p, int index, int warp, int lane) {
     if (one) return;
     const float x = input_scale(p.header);  // anew: registers are few
 #pragma unroll
@@ -84,7 +84,7 @@ __device__ __forceinline__ void transform(float scale, const Pair (&pixels)[ALPH
   for (int s = 0; s < ALPHA; ++s) split(state[0][s], state[1][s], parts[s]);
 }
 
-__device__ __forceinline__ void produce(const GammaParams& p, GammaWgmmaShared& shared) {
+__device__ __forceinline__ void produce(const GammaWgmmaParams& p, GammaWgmmaShared& shared) {
   const int thread = threadIdx.x - CONSUMERS, warp = thread / 32, lane = thread % 32;
   TileScales scales(p);
   const Steps steps(p, SPLIT_K);
@@ -152,7 +152,7 @@ __device__ __forceinline__ void produce(const GammaParams& p, GammaWgmmaShared& 
   }
 }
 
-__device__ __forceinline__ void consume(const GammaParams& p, GammaWgmmaShared& shared) {
+__device__ __forceinline__ void consume(const GammaWgmmaParams& p, GammaWgmmaShared& shared) {
   // The same in all lanes, as the compiler sees: descriptors are made in uniform registers.
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
   const Steps steps(p, SPLIT_K);
@@ -182,7 +182,7 @@ __device__ __forceinline__ void consume(const GammaParams& p, GammaWgmmaShared& 
 }
 
 extern "C" __global__ void __cluster_dims__(SPLIT_K * MULTICAST, 1, 1) __launch_bounds__(THREADS, 1)
-    winolab_gamma_wgmma(const __grid_constant__ GammaParams p) {
+    winolab_gamma_wgmma(const __grid_constant__ GammaWgmmaParams p) {
   next_launch_may_begin();
   extern __shared__ __align__(1024) unsigned char memory[];
   GammaWgmmaShared& shared = *reinterpret_cast<GammaWgmmaShared*>(memory);

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.gamma.launch import Launches
+from winolab.gpu.families.gamma_wgmma.config import Config
 from winolab.gpu.families.gamma_wgmma.input import fill, padded_channels, padded_view, tensor_map
 from winolab.gpu.families.gamma_wgmma.tiling import Tiling
 from winolab.gpu.params import Kernels, TensorMap, View
 
 # The main kernel's parameter struct, field for field.
-PARAMS = layout("GammaParams", "gamma_wgmma/block")
+PARAMS = layout(Config.params, "gamma_wgmma/block")
 
 
 @dataclass(frozen=True)

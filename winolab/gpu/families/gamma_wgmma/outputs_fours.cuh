@@ -40,12 +40,12 @@ struct Outputs {
     return sixteen_in(GROUP, 0) * 16 + threadIdx.x % 4 * 4;
   }
 
-  __device__ __forceinline__ Outputs(const GammaParams& p, const long long* first, const int* words,
+  __device__ __forceinline__ Outputs(const GammaWgmmaParams& p, const long long* first, const int* words,
                                      const BlockFactors<BM>& factors, int channel)
       : first(first), words(words), factors(factors), m(own()), channel(channel + m),
         left(p.out_channels - this->channel), check(p.header, factors, m) {}
 
-  __device__ __forceinline__ void chunk(const GammaParams& p, int i, const float (&state)[4][ALPHA]) {
+  __device__ __forceinline__ void chunk(const GammaWgmmaParams& p, int i, const float (&state)[4][ALPHA]) {
     if (i > 0 && i % THREAD_TILES == 0) {  // the next 16 channels from here on
       channel += 16;
       left -= 16;
@@ -69,7 +69,7 @@ struct Outputs {
     }
   }
 
-  __device__ __forceinline__ void end(const GammaParams& p) {
+  __device__ __forceinline__ void end(const GammaWgmmaParams& p) {
     constexpr int LAST = (CHUNKS - 1) / THREAD_TILES * 16;  // channels that chunks went on by
 #pragma unroll 1
     for (int bit = 0; few; ++bit, few >>= 1) {

@@ -47,12 +47,12 @@ struct Outputs {
     return threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 * 2;
   }
 
-  __device__ __forceinline__ Outputs(const GammaParams& p, const long long* first, const int* words,
+  __device__ __forceinline__ Outputs(const GammaWgmmaParams& p, const long long* first, const int* words,
                                      const BlockFactors<BM>& factors, int channel)
       : first(first), words(words), factors(factors), m(own()), channel(channel + m),
         left(p.out_channels - this->channel), check(p.header, factors, m) {}
 
-  __device__ __forceinline__ void chunk(const GammaParams& p, int i, const float (&state)[4][ALPHA]) {
+  __device__ __forceinline__ void chunk(const GammaWgmmaParams& p, int i, const float (&state)[4][ALPHA]) {
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
       const int tile = (GROUP * CHUNKS + i) * 8 + threadIdx.x % 4 * 2 + c;
@@ -71,7 +71,7 @@ struct Outputs {
     }
   }
 
-  __device__ __forceinline__ void end(const GammaParams& p) {
+  __device__ __forceinline__ void end(const GammaWgmmaParams& p) {
 #pragma unroll 1
     for (int bit = 0; few; ++bit, few >>= 1) {
       const int c = bit % 2;

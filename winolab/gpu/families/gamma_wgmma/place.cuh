@@ -6,12 +6,12 @@
 #include "tile_scheduler.cuh"
 
 struct TilePlace : Column {
-  __device__ __forceinline__ TilePlace(const GammaParams& p, int index) : Column(p, index / IMAGES) {
+  __device__ __forceinline__ TilePlace(const GammaWgmmaParams& p, int index) : Column(p, index / IMAGES) {
     batch = batch * IMAGES + index % IMAGES;
   }
 
   // Goes down from the images abreast to those that have a row of the packed batch; their own row.
-  __device__ __forceinline__ int down(const GammaParams& p, int row) {
+  __device__ __forceinline__ int down(const GammaWgmmaParams& p, int row) {
     if constexpr (PACKED == 0) return row;
     const int under = row / p.pitch;
     batch += under * p.abreast;
@@ -19,7 +19,7 @@ struct TilePlace : Column {
   }
 
   // Outputs along the width in a row, of the tile column of that index: none outside y.
-  __device__ __forceinline__ int outputs(const GammaParams& p, int index, int row) const {
+  __device__ __forceinline__ int outputs(const GammaWgmmaParams& p, int index, int row) const {
     const bool there = index < p.columns && (PACKED == 0 || batch < p.batch);
     return there && row < p.out_height ? max(0, min(N, p.out_width - first)) : 0;
   }
@@ -39,9 +39,9 @@ __device__ __forceinline__ float back_of(int word) {
 
 // A block's work tile: MULTICAST neighbouring blocks have the same output channels and rows, and
 // neighbouring columns.
-__device__ __forceinline__ WorkTile work_at(const GammaParams& p, int index) {
+__device__ __forceinline__ GammaWorkTile work_at(const GammaWgmmaParams& p, int index) {
   const int at = index / MULTICAST;
-  WorkTile work(p, at);
+  GammaWorkTile work(p, at);
   // Every block has its share of the narrow ones, which take less time.
   if (NARROW > 0) work.block_m = (at + at / p.rotation) % p.blocks_m;
   work.column = work.column * MULTICAST + index % MULTICAST * COLUMNS;

@@ -18,7 +18,7 @@
 // All sums of a block, TENSOR: by Tensor Cores.
 template <bool TENSOR>
 __device__ __forceinline__ void sum(const ImplicitParams& p, const ImplicitWork& work,
-                                    ImplicitShared& shared, Sums& acc, const Warp& at) {
+                                    ImplicitShared& shared, ImplicitSums& acc, const Warp& at) {
 #pragma unroll
   for (int i = 0; i < MT; ++i)
 #pragma unroll
@@ -64,7 +64,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   ImplicitShared& shared = *reinterpret_cast<ImplicitShared*>(memory);
   const ImplicitWork work(p);
   const Warp at;
-  Sums acc;
+  ImplicitSums acc;
   if (PRODUCTS == 1 && threadIdx.x == 0) shared.again = 0;
   sum<PRODUCTS != 0>(p, work, shared, acc, at);
   if constexpr (PRODUCTS == 1) {

@@ -55,7 +55,7 @@ __device__ __forceinline__ Diagonal of_tiles(const ImplicitParams& p, const Impl
 }
 
 // Without Tensor Cores.
-__device__ __forceinline__ void multiply_ffma(Sums& acc, const Element* a, const Element* b,
+__device__ __forceinline__ void multiply_ffma(ImplicitSums& acc, const Element* a, const Element* b,
                                               const Warp& at) {
   const int g = at.lane / 4, q = at.lane % 4;
 #pragma unroll 2
@@ -89,11 +89,11 @@ struct TwoParts {
   }
 };
 
-__device__ __forceinline__ void multiply_tf32(const ImplicitParams& p, const ImplicitWork& work, Sums& acc,
+__device__ __forceinline__ void multiply_tf32(const ImplicitParams& p, const ImplicitWork& work, ImplicitSums& acc,
                                               const Element* a, const Element* b, const Warp& at,
                                               int step, const Diagonal& known) {
   const int g = at.lane / 4, q = at.lane % 4;
-  Sums sum = {};
+  ImplicitSums sum = {};
 #pragma unroll 2
   for (int k = 0; k < BK; k += 8) {
     const Diagonal some =
@@ -135,7 +135,7 @@ __device__ __forceinline__ void multiply_tf32(const ImplicitParams& p, const Imp
 }
 
 __device__ __forceinline__ void multiply_halves(const ImplicitParams& p, const ImplicitWork& work,
-                                                Sums& acc, const Element* a, const Element* b,
+                                                ImplicitSums& acc, const Element* a, const Element* b,
                                                 const Warp& at, int step, const Diagonal& known) {
   const int upper = at.lane / 16 * 8, middle = at.lane / 8 % 2 * 8, eight = at.lane % 8;
 #pragma unroll

@@ -8,7 +8,7 @@
 // 2q + 1 of eight columns: an mma.sync has a warp's tile, a wgmma those of four warps below each other.
 constexpr int TILE_ROWS = PRODUCERS ? 64 : 16;
 constexpr int MT = BM * (TILE_ROWS / 16) / WARPS_M / TILE_ROWS, NT = BN / WARPS_N / 8;
-typedef float Sums[MT][NT][4];
+typedef float ImplicitSums[MT][NT][4];
 
 struct Warp {
   int lane, m, n;  // its first row and column in the block
@@ -22,7 +22,7 @@ struct Warp {
 
 // Results of forward and backward data.
 __device__ __forceinline__ void store(const ImplicitParams& p, const ImplicitWork& work,
-                                      const WindowPlace* places, const Sums& acc,
+                                      const WindowPlace* places, const ImplicitSums& acc,
                                       const Warp& at) {
   const int g = at.lane / 4, q = at.lane % 4, first = work.column + at.n;
 #pragma unroll
@@ -84,7 +84,7 @@ __device__ __forceinline__ void store(const ImplicitParams& p, const ImplicitWor
 
 // Sums of a gradient, in dw or in the segment's bucket.
 __device__ __forceinline__ void store_gradient(const ImplicitParams& p, const ImplicitWork& work,
-                                               const Sums& acc, const Warp& at) {
+                                               const ImplicitSums& acc, const Warp& at) {
   const int g = at.lane / 4, q = at.lane % 4;
   const long long each = (long long)work.taps * p.channels;  // of an output channel
   const long long size = (long long)p.groups * p.out_channels * each;

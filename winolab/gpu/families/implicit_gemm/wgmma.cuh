@@ -42,7 +42,7 @@ __device__ __forceinline__ void produce(const ImplicitParams& p, const ImplicitW
 }
 
 // Products of a stage, asynchronous.
-__device__ __forceinline__ void multiply(Sums& acc, unsigned long long a, unsigned long long b) {
+__device__ __forceinline__ void multiply(ImplicitSums& acc, unsigned long long a, unsigned long long b) {
   constexpr int A_NEXT = GRADIENT ? 16 * ROW_BYTES : 32, B_NEXT = W_BY_DEPTH ? 16 * ROW_BYTES : 32;
   constexpr int A_TILE = GRADIENT ? PLANE : 64 * ROW_BYTES;
 #pragma unroll
@@ -61,7 +61,7 @@ __device__ __forceinline__ void multiply(Sums& acc, unsigned long long a, unsign
   wgmma_commit();
 }
 
-__device__ __forceinline__ void consume(const ImplicitWork& work, GatherShared& shared, Sums& acc,
+__device__ __forceinline__ void consume(const ImplicitWork& work, GatherShared& shared, ImplicitSums& acc,
                                         const Warp& at) {
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
   Pipe<STAGES> pipe;
@@ -93,7 +93,7 @@ __device__ __forceinline__ void consume(const ImplicitWork& work, GatherShared& 
 // Sums of a gradient, in dw or in the segment's bucket: a warp leaves its rows in the stages' memory, then
 // has a column a lane. The code is short: unrolled over all columns it took longer than the products.
 __device__ __forceinline__ void store_by_columns(const ImplicitParams& p, const ImplicitWork& work,
-                                                 GatherShared& shared, const Sums& acc,
+                                                 GatherShared& shared, const ImplicitSums& acc,
                                                  const Warp& at) {
   constexpr int PITCH = BN + 8;  // four rows of pairs lie in different banks
   static_assert(CONSUMERS / 32 * 16 * PITCH * 4 <= sizeof(shared.x) + sizeof(shared.w), "they fit");
@@ -161,7 +161,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   } else {
     registers_grow<CONSUMER_REGISTERS>();
     const Warp at;
-    Sums acc;
+    ImplicitSums acc;
     consume(work, shared, acc, at);
     if constexpr (GRADIENT)
       store_by_columns(p, work, shared, acc, at);
