@@ -17,12 +17,16 @@ from winolab.gpu.runtime import loader
 class CUDADriverError(RuntimeError):
     """CuPy's."""
 
+    def __init__(self, said: str, status: int) -> None:
+        super().__init__(said)
+        self.status = status
+
 
 class Driver:
     """CuPy with a driver that refuses the first ``refused`` modules."""
 
-    def __init__(self, refused: int) -> None:
-        self.refused = refused
+    def __init__(self, refused: int, said: str = "INVALID_IMAGE", status: int = 200) -> None:
+        self.refused, self.said, self.status = refused, said, status
         runtime = SimpleNamespace(driverGetVersion=lambda: 12040)
         driver = SimpleNamespace(CUDADriverError=CUDADriverError)
         self.cuda = SimpleNamespace(driver=driver, runtime=runtime, Device=lambda _: nullcontext())
@@ -31,7 +35,7 @@ class Driver:
         assert Path(path).read_bytes() == b"\x7fELF"
         if self.refused:
             self.refused -= 1
-            raise CUDADriverError("CUDA_ERROR_INVALID_IMAGE: device kernel image is invalid")
+            raise CUDADriverError(f"CUDA_ERROR_{self.said}", self.status)
         return SimpleNamespace(
             get_function=lambda _: SimpleNamespace(kernel=SimpleNamespace(ptr=1))
         )
@@ -55,3 +59,15 @@ def test_a_cubin_that_the_driver_refuses_is_compiled_once_more(
         with pytest.raises(MachineError, match=message):
             loader.load("source", title, {"k": 0}, 0)
     assert len(compiler) == 2
+
+
+def test_code_that_does_not_fit_is_no_broken_cache(tmp_path, monkeypatch, compiler) -> None:
+    """It is kept, and loaded once there is memory."""
+    cupy = Driver(1, "OUT_OF_MEMORY", 2)
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(driver, "cupy", lambda: cupy)
+    monkeypatch.setattr(driver, "device", lambda _: H100)
+    with pytest.raises(MemoryError, match=r"code of full: free some \(CUDA_ERROR_OUT_OF_MEMORY\)"):
+        loader.load("another source", "full", {"k": 0}, 0)
+    assert isinstance(loader.load("another source", "full", {"k": 0}, 0)["k"], driver.Kernel)
+    assert len(compiler) == 1

@@ -16,6 +16,8 @@ from winolab.gpu.runtime import nvrtc
 from winolab.gpu.runtime.cache import cubin, remove
 from winolab.gpu.runtime.cache.source import Source
 
+OUT_OF_MEMORY = 2  # of the driver's status
+
 
 @cache
 def _loaded(
@@ -28,7 +30,11 @@ def _loaded(
     with cp.cuda.Device(index):
         try:
             return _kernels(path, names)
-        except refused:
+        except refused as error:
+            if error.status == OUT_OF_MEMORY:  # as where calls are planned again, which lacks it
+                raise MemoryError(
+                    f"no device memory for the code of {title}: free some ({error})"
+                ) from error
             remove(path)  # a broken cache: compile once more
         try:
             return _kernels(cubin(source, arch, title), names)
@@ -66,7 +72,8 @@ def load(
     what a library has in their place where there is no unit.
 
     ``shared`` names them, with the bytes of dynamic shared memory of each; ``title`` is what the
-    log calls them. Raises MachineError that says what to install or change.
+    log calls them. Raises MachineError that says what to install or change, MemoryError where
+    the device has none left for the code.
     """
     if not source:
         return cublaslt.functions(index)
