@@ -270,12 +270,14 @@ def _default(task: Task, known: Sequence[Row]) -> Row | None:
     others = [row for row in known if row["found"] not in OURS]
     sets = [row for row in others if row["found"] != NAMES["paper"]]  # quoted, of one F(n, r)
     fair = [row for row in known if row["found"] in OURS and not loses(row, sets)] or known
-    even = [row for row in fair if uneven(row, known) <= EVEN]
+    least = min(row["gain"] for row in known)
+    even = [row for row in fair if max(uneven(row, known), row["gain"] / least) <= EVEN]
     winner = best(even or fair, "fp32")
     if not even:
         winner = min(fair, key=lambda row: (uneven(row, known), score(row, "fp32")))
     worse = score(usual, "fp32") > MARGIN * score(winner, "fp32")
-    return winner if worse or loses(usual, others) or uneven(usual, known) > EVEN else None
+    worse |= loses(usual, others) or max(uneven(usual, known), usual["gain"] / least) > EVEN
+    return winner if worse else None
 
 
 def main(
