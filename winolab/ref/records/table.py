@@ -108,7 +108,8 @@ def records(
 ) -> tuple[Record, ...]:
     """The best algorithms known for F(n, r) in a format, by their states; by default all there are.
 
-    ``precision`` is "fp32", "fp16" or "bf16"; None has what lost, too, if others published it.
+    ``precision`` is "fp32", "fp16", "bf16", "fp32_split" or "int8:state" (a scale a state of both
+    operands); None has what lost, too, if others published it.
     More states than n + r − 1 buy accuracy: a record is listed where it leaves at most nine tenths
     of the noise gain. Raises ValueError for another precision and where nothing is recorded,
     TypeError for n and r that are no integers.
