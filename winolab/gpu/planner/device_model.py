@@ -367,4 +367,4 @@ def overlapped(sharp: float, *seconds: float) -> float:
     longest = max(seconds)
     if longest <= 0:
         return 0.0
-    return longest * sum((s / longest) ** sharp for s in seconds) ** (1 / sharp)
+    return longest * sum([(s / longest) ** sharp for s in seconds]) ** (1 / sharp)

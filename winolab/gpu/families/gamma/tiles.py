@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from winolab.algorithm import Algorithm, Tile
 from winolab.arguments.words import plural
@@ -26,11 +27,13 @@ def widths_of(precision: str) -> Widths:
     return {**WIDTHS, TEN: TEN_WIDTHS} if precision == "fp32_split" else WIDTHS
 
 
+@cache
 def block_tiles(alpha: int) -> int:
     """Tiles of a block: as many times the 64 of a wgmma as registers hold states of."""
     return max(1, TILE_STATES // alpha // WGMMA_TILES) * WGMMA_TILES
 
 
+@cache
 def block_outputs(alpha: int) -> int:
     """Output channels of a block: as many as registers hold of its tiles' states."""
     return BM if alpha * block_tiles(alpha) <= TILE_STATES else FEW

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import product
 
@@ -101,15 +101,17 @@ class Boxes:
         """
         return (*self._units(range(self.first)), *self._units(range(self.first, SLOT)))
 
-    def _residue(self, at: int) -> int:
-        return self.pixel[at] % RESIDUES
+    @cached_property
+    def _residues(self) -> list[int]:
+        """Which banks the first pixels of a slot's tiles hit."""
+        return [pixel % RESIDUES for pixel in self.pixel]
 
     def _units(self, tiles: range) -> Iterator[tuple[int, ...]]:
-        left = set(tiles)
+        left, residues = set(tiles), self._residues
         for count in range(len(tiles) // UNIT, 0, -1):
-            shares = Counter(self._residue(at) for at in left)
+            shares = Counter([residues[at] for at in left])
             places = [r for r, share in sorted(shares.items()) for _ in range(-(-share // count))]
-            found = {(at % UNIT, self._residue(at)): at for at in sorted(left, reverse=True)}
+            found = {(at % UNIT, residues[at]): at for at in sorted(left, reverse=True)}
             edges = [[(column, r) in found for r in places] for column in range(UNIT)]
             matched = matching(edges)
             if all(edge[i] for edge, i in zip(edges, matched, strict=True)):
@@ -122,8 +124,8 @@ class Boxes:
     @cached_property
     def conflicts(self) -> int:
         """By how much the reads of all units take longer than without conflicts, times of one."""
-        counts = (Counter(map(self._residue, unit)) for unit in self.units)
-        return sum(max(count.values()) - 1 for count in counts)
+        residues = self._residues
+        return sum(max(Counter([residues[at] for at in u]).values()) - 1 for u in self.units)
 
     def constants(self) -> dict[str, int]:
         """The constants of fetch_boxes.cuh; a byte a tile of a warp, the first one last."""
@@ -145,8 +147,10 @@ def boxes(
     """
     enough = 0 if size == 4 else SLOT // UNIT
     found = []
-    for extra, padding in product(range(2), range(4)):
-        made = Boxes(tile, min(SLOT, columns), run, images, first, extra, padding, most)
+    usual = Boxes(tile, min(SLOT, columns), run, images, first, most=most)
+    paddings = range(4 if usual.count > 1 else 1)  # behind a slot's only box it moves nothing
+    for extra, padding in product(range(2), paddings):
+        made = replace(usual, extra=extra, padding=padding)
         found.append((max(enough, made.conflicts), extra, made.conflicts, made.slot, made))
         if made.conflicts == 0:
             break

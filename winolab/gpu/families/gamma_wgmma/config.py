@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import NamedTuple
@@ -260,13 +260,11 @@ def _tried(
     """Configs of one way, in which the first that fits is taken: none is made in vain."""
     tries = []
     for ring in rings:
-        v = replace(made, **ring)
         last = {
-            "rest": _rest(tile, v, parts, correlation.filter[1]),
-            "narrow": _narrow(tile, v, correlation),
+            "rest": _rest(tile, made.share, ring, parts, correlation.filter[1]),
+            "narrow": _narrow(tile, ring, correlation),
         }
-        v = replace(v, **last) if any(last.values()) else v
-        tries.append(v)
+        tries.append(v := replace(made, **ring, **last))
         yield v
         if v.finish(parts) != EXCHANGED:  # in more passes, where outputs are staged
             yield replace(v, passes=8)
@@ -321,21 +319,21 @@ def _rings(tile: Tile, config: Config, parts: int, far: bool) -> Iterator[list[d
             yield [{**ring, "fold": FOLDED} for ring in way]
 
 
-def _rest(tile: Tile, config: Config, parts: int, height: int) -> int:
+def _rest(tile: Tile, share: int, ring: Mapping[str, int], parts: int, height: int) -> int:
     """Rows of a filter's last stage; 0 where zeros fill it up: in 16 bits they take less time (4 to
     6 %, seven layers), and a ring's places must be the same in every stage."""
-    rest, ahead = height % config.share, config.u_ahead
-    if config.u_ring:
+    rest, held, ahead = height % share, ring["ring"], ring.get("u_ahead", 0)
+    if "u_ring" in ring:
         return rest
     filters = tile.alpha // 2 * rest
-    even = filters % config.ring == 0 and filters % max(1, ahead) == 0
-    return rest if parts == 2 and even and config.ring + ahead <= filters else 0
+    even = filters % held == 0 and filters % max(1, ahead) == 0
+    return rest if parts == 2 and even and held + ahead <= filters else 0
 
 
-def _narrow(tile: Tile, config: Config, c: Correlation) -> int:
+def _narrow(tile: Tile, ring: Mapping[str, int], c: Correlation) -> int:
     """Output channels of the last block's filters where it has no use for more."""
     left = -(-c.out_channels // UNIT) * UNIT % block_outputs(tile.alpha)
-    return left if config.u_ring else 0
+    return left if "u_ring" in ring else 0
 
 
 def _registers(tile: Tile, run: int, split_k: int, parts: int) -> dict[str, int]:

@@ -7,7 +7,6 @@ traffic through shared memory, filters from L2, transforms, copies of x. Rates a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -43,8 +42,7 @@ SHARED_BYTES = 128  # a cycle, that shared memory reads or writes
 SHARP = 4  # the exponent of what overlaps, in a stage and in a call
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(NamedTuple):
     """What a stage of KC channels takes a block at least: multiply-adds, bytes, numbers, copies."""
 
     products: float  # of the Tensor Core; more of them where filters are held in registers

@@ -42,6 +42,7 @@ def promising(
             if shares(made):
                 made = timed(made)
                 found.append((at, made))
-                fastest = min(fastest, least_sure((made,), request))
+                if made.predicted < fastest:  # only then is its workspace asked for
+                    fastest = min(fastest, least_sure((made,), request))
     found.sort(key=itemgetter(0))  # as they are enumerated: ties are the first's
     return some((p for _, p in found), c, request)
