@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import winolab  # noqa: E402
+from docs.copies import GENERATED, copies  # noqa: E402
 
 project, author = "winolab", "The winolab authors"
 project_copyright = author
@@ -40,12 +41,8 @@ python_maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
 
 DOCS = Path(__file__).resolve().parent
-GENERATED = DOCS / "_generated"
+COPIES = copies(ROOT)
 ALT = 400  # characters that tell a figure
-FAMILIES = ROOT / "winolab" / "gpu" / "families"
-# The copies and what they are copies of.
-COPIES = {GENERATED / f"papers/{p.parent.name}.ipynb": p for p in ROOT.glob("papers/*/*.ipynb")}
-COPIES |= {GENERATED / f"families/{p.parent.name}.md": p for p in FAMILIES.glob("*/README.md")}
 LINK = re.compile(r"(?<!!)\[([^]\[]*)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
 
 

@@ -12,19 +12,20 @@ from typer.testing import CliRunner
 import winolab
 import winolab.jax
 import winolab.torch
+from docs.copies import copies
 from experiments.harness import facts
 from winolab.cli.command import app
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
 SHOWN = re.compile(r"```console\n\$ (winolab .*?)\n(.*?)```", re.DOTALL)
+BLOCKS = re.compile(r"^```{toctree}\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 COMMANDS = [found for path in TUTORIALS for found in SHOWN.findall(path.read_text())]
 
 
 def test_there_are_nine() -> None:
     assert len(TUTORIALS) == 9
     index = (DOCS / "index.md").read_text()
-    assert "\n_generated/papers/*\n" in index
     for path in TUTORIALS:
         assert f"(tutorials/{path.name})" in index
         assert f"\ntutorials/{path.stem}\n" in index
@@ -43,10 +44,15 @@ def test_commands_print_what_is_shown(
 
 
 def test_the_first_page_has_every_paper() -> None:
+    """It lists what the site copies, and names none but that of its picture."""
     index = (DOCS / "index.md").read_text()
-    assert "\n_generated/papers/*\n" in index
+    (listed,) = (block for block in BLOCKS.findall(index) if "\n_generated/papers/*\n" in block)
+    assert ":hidden:" not in listed
+    copied = {path.relative_to(DOCS).as_posix() for path in copies(DOCS.parent)}
     for paper in facts.papers():
-        assert f"[{facts.named(paper)}](../papers/{paper}/reproduce.ipynb)" in index
+        assert f"_generated/papers/{paper}.ipynb" in copied
+        named = [line for line in index.splitlines() if paper in line]
+        assert all(line.startswith("[its notebook](") for line in named)
 
 
 def test_every_public_name_is_in_the_reference() -> None:

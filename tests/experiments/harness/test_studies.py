@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from docs.copies import GENERATED, copies
 from experiments.harness import facts, reproduce, studies, tables
 from experiments.report import page
 
 ROOMS = ("harness", "report")
+DOCS = facts.ROOT / "docs"
 FACTS = """
 [paper]
 key = "trial_2027"
@@ -64,10 +67,11 @@ FIGURES = {"trial_2027 table1": ((lambda rows: Figure(), "A caption of nothing."
 
 @pytest.fixture
 def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A checkout whose only study is one paper: four files of one folder."""
+    """A checkout whose only study is one paper: five files of one folder."""
     folder = tmp_path / "papers" / "trial_2027"
     folder.mkdir(parents=True)
     parts = {"facts.toml": FACTS, "tables.py": TABLES, "texts.py": TEXTS, "figures.py": FIGURES}
+    parts["reproduce.ipynb"] = "{}"
     for name, text in parts.items():
         (folder / name).write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
@@ -96,6 +100,14 @@ def test_a_new_paper_is_a_new_folder(trial: Path, capsys) -> None:
     assert '<a href="https://doi.org/10.1000/1">A trial</a>. TRIALS 2027.' in text
     assert text.count("<figure>") == 1
     assert "1 of 1 agree; ours over the paper" in text
+
+
+def test_the_site_lists_a_new_paper_by_its_folder(trial: Path) -> None:
+    (copy,) = found = copies(trial.parents[1])
+    assert found[copy] == trial / "reproduce.ipynb"
+    (listed,) = re.findall(r"^_generated/papers/.*$", (DOCS / "index.md").read_text(), re.MULTILINE)
+    assert copy.with_suffix("").match(f"docs/{listed}")
+    assert copy.parents[1] == GENERATED
 
 
 def test_a_run_writes_under_results_and_leaves_the_checkout_as_it_was(trial: Path) -> None:
