@@ -52,7 +52,7 @@ def plan(
 
     >>> found = winolab.plan((128, 48, 48, 128), (128, 3, 3, 128), padding=1)
     >>> found.chosen.kernel, found.to_dict()["plan"]["workspace_bytes"]
-    ('Γ8(6,3)', 1620736)
+    ('Γ8(6,3)', 1621248)
     """
     from winolab.api.planned import planned
     from winolab.gpu.planner.request import Request

@@ -127,8 +127,7 @@ def test_any_magnitude_can_be_given(size) -> None:
 
 
 def test_the_sampling_is_spared() -> None:
-    """One block that clears the flags where a prepared filter has its scales already, beside those
-    of images."""
+    """One block, which clears the flags, where the caller knows the scales."""
     blocks = []
 
     def record(grid, threads, params, early=False) -> None:
@@ -141,7 +140,7 @@ def test_the_sampling_is_spared() -> None:
     for scale in (None, "11"):
         _chosen(scale).run(kernels, view, 1 << 30, view, 1 << 40, 0)
     images = -(-PROBLEM.batch // (THREADS // 32))
-    assert blocks == [SAMPLERS + images, 1 + images]
+    assert blocks == [SAMPLERS + images, 1]
 
 
 def test_numpy_arrays_run_the_reference_with_it() -> None:

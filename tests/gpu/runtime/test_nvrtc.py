@@ -61,6 +61,13 @@ def test_a_source_becomes_an_elf_file_and_what_its_kernels_take() -> None:
     assert made.resources["one"].spills == made.resources["one"].stack == 0
 
 
+def test_functions_that_are_not_inlined_are_no_kernels() -> None:
+    function = "__device__ __noinline__ float square(float x) { return x * x; }\n"
+    kernel = 'extern "C" __global__ void NAME(float* x) { *x = square(*x); }\n'
+    source = function + kernel.replace("NAME", "one") + kernel.replace("NAME", "two")
+    assert sorted(compile_cubin(source, "sm_90a").resources) == ["one", "two"]
+
+
 def test_a_refused_source_comes_with_the_compilers_log() -> None:
     with pytest.raises(CompileError, match="expected a"):
         compile_cubin("__global__ void f( {", "sm_90a")

@@ -27,7 +27,7 @@ LEAST_ROOM, MOST_ROOM = 1 << 10, 1 << 15
 SINGLE, PAIR = 80, 5000
 ROWS = 64  # output channels of a block, usually: a group's rows are filled up to a multiple
 SAMPLERS, THREADS = 128, 256  # blocks that sample x; of each, and of those that scan it
-PEAKS = 1024  # images, the first ones, that may have scales of their own
+PEAKS = SAMPLERS * THREADS // 32  # images, the first ones, that may have scales of their own
 # Bytes of scale.cuh's structs, the header filled up, and of accuracy_check.cuh's.
 HEADER = -(-size("Header", "scale", SAMPLERS=SAMPLERS) // 256) * 256
 ROW, LOSS = size("Row", "scale"), size("Loss", "scale")
@@ -171,8 +171,9 @@ def dense(c: Correlation, strides: Sequence[int]) -> tuple[int, int]:
 def scale(kernels: Kernels, params: Params, early: bool) -> None:
     """Before the main kernel: the scales of x and of images, no flag set. ``early``: it follows
     others."""
-    known, images = params.values[KNOWN], params.values[IMAGES]  # known: one block clears the flags
-    blocks = (1 if known else SAMPLERS) - -images // (THREADS // 32)
+    known, images = params.values[KNOWN], params.values[IMAGES]
+    of_images = -(-images // (THREADS // 32)) if images > 1 else 0
+    blocks = 1 if known else SAMPLERS + of_images  # known: one block clears the flags
     kernels["winolab_scale"]((blocks, 1, 1), THREADS, params, early)
 
 

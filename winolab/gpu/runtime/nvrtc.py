@@ -112,10 +112,10 @@ def compile_cubin(source: str, arch: str) -> Compiled:
 
 
 def _resources(log: str) -> dict[str, Resources]:
-    """The assembler's report, by kernel."""
+    """The assembler's report, by kernel; it names functions that are not inlined, too."""
     kernels = {}
     pattern = (
-        r"Function properties for (\w+)\s+(?:ptxas\s*\.)?\s*"
+        r"Compiling entry function '(\w+)'.*?Function properties for \1\s+(?:ptxas\s*\.)?\s*"
         r"(\d+) bytes stack frame, (\d+) bytes spill stores, "
         r"(\d+) bytes spill loads\s+.*?Used (\d+) registers"
     )

@@ -22,11 +22,12 @@
 
 constexpr int SAMPLE = 1 << 16, SAMPLE_RUN = 8;  // vectors of x, by SAMPLERS blocks; side by side
 constexpr int SCALE_WARPS = SCALE_THREADS / 32;
-constexpr int IMAGE_EACH = 8;  // vectors of an image that a lane of its warp looks at
+static_assert(PEAKS == SAMPLERS * SCALE_WARPS, "a warp looks at an image, a block of as many as x has");
 // Exponents by which an image has to lie below x to have a scale of its own, and that are left above
 // its sample besides HEADROOM, as it is smaller. Images of one distribution lie nearer.
 constexpr int MARGIN = 4;
 constexpr float UNDERFLOW = 1.0f / (1 << 22);    // above it no number vanishes
+constexpr unsigned INFINITE = 0x7f800000u;       // bits; from here on up no number is finite
 
 struct Tickets {  // of fallback_kernel.cuh
   int taken, done;
@@ -36,7 +37,9 @@ struct Header {
   int flags[4];  // fallback.cuh
   Tickets scans, filters;
   int suspects, room;                       // noted, those without room too; how many have some
-  alignas(16) unsigned maxima[SAMPLERS];  // of x, of each sampling block
+  // As bits: the largest element of each block's sample of x; of each SCALE_WARPS images the smallest of
+  // the largest elements of their samples that is neither 0 nor infinite, or INFINITE.
+  alignas(16) unsigned maxima[SAMPLERS], minima[SAMPLERS];
 };
 
 struct Row;  // of an output channel
@@ -80,7 +83,7 @@ __device__ __forceinline__ float4 load_vector(const ScaleParams& p, long long i)
 
 // The power of two that brings a number of these bits below 2^(15 - growth); infinity and NaN: 1.
 __device__ __forceinline__ float scale_of(unsigned bits, int growth) {
-  if (bits == 0 || bits >= 0x7f800000u) return 1.0f;
+  if (bits == 0 || bits >= INFINITE) return 1.0f;
   const int e = max(-126, min(126, 14 - ((int)(bits >> 23) - 127) - growth));
   return __uint_as_float((unsigned)(e + 127) << 23);
 }
@@ -137,61 +140,64 @@ __device__ __forceinline__ long long sampled(unsigned at, unsigned stride) {
   return stride > 1 ? first * SAMPLE_RUN + at % SAMPLE_RUN : at;
 }
 
-// An image's largest element of a sample, by a warp; 0 where the caller knows the scale.
-__device__ __forceinline__ void sample_image(const ScaleParams& p, int image) {
-  constexpr int ALL = 32 * IMAGE_EACH;
-  const unsigned stride = p.of_image > ALL ? max((unsigned)(p.of_image / ALL), 2u) : 1;
-  float4 found[IMAGE_EACH];
-#pragma unroll
-  for (int k = 0; k < IMAGE_EACH; ++k) {
-    const long long i = sampled(k * 32 + threadIdx.x % 32, stride);
-    found[k] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    if (i < p.of_image && !p.known) found[k] = load_vector(p, image * p.of_image + i);
-  }
-  unsigned most = 0;
-#pragma unroll
-  for (int k = 0; k < IMAGE_EACH; ++k) most = max(most, magnitude(found[k]));
-  most = __reduce_max_sync(0xffffffffu, most);
-  if (threadIdx.x % 32 == 0) peaks(p.header)[image] = most;
-}
+// Blocks on a multiprocessor, so that the launch has at most 40 registers. With 64 the driver splits
+// the multiprocessor's memory otherwise than for the launch behind, whose blocks then wait, or crowd
+// on 12 of 132 multiprocessors and take 18 us instead of 6 (docs/notes/093).
+constexpr int SCALE_BLOCKS = 6;
 
-// The largest elements of samples of x and, by the last blocks, of its images; no flag is set. Beside
-// the filter's transform.
-extern "C" __global__ void __launch_bounds__(SCALE_THREADS)
+// The largest elements of samples of x, by SAMPLERS blocks, and of each image, by a warp of the blocks
+// behind them; no flag is set. Beside the filter's transform. An image alone has x's scale, and so has
+// each where the caller knows it, which a single block then says.
+extern "C" __global__ void __launch_bounds__(SCALE_THREADS, SCALE_BLOCKS)
     winolab_scale(const __grid_constant__ ScaleParams p) {
   if (!p.late) next_launch_may_begin();
-  const int behind = (int)blockIdx.x - (p.known ? 1 : SAMPLERS);
-  if (behind >= 0) {
-    const int image = behind * SCALE_WARPS + (int)threadIdx.x / 32;
-    if (image < p.images) sample_image(p, image);
-    if (p.late) next_launch_may_begin();
-    launch_before_done();
-    return;
-  }
   __shared__ unsigned largest[SCALE_WARPS];
-  constexpr int CLEARED = sizeof(Header) / sizeof(int) - SAMPLERS;  // all but maxima
+  constexpr int CLEARED = sizeof(Header) / sizeof(int) - 2 * SAMPLERS;  // all but maxima and minima
+  const int block = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   int* const word = reinterpret_cast<int*>(p.header) + threadIdx.x;
-  if (threadIdx.x < CLEARED && blockIdx.x == 0) *word = word == &p.header->room ? p.room : 0;
-  if (p.known && threadIdx.x < SAMPLERS) p.header->maxima[threadIdx.x] = p.known;
-  constexpr int EACH = SAMPLE / (SAMPLERS * SCALE_THREADS);
-  // all vectors, or of runs all over x, even where there are too few for all samples
-  const unsigned stride = p.vectors > SAMPLE ? max((unsigned)(p.vectors / SAMPLE), 2u) : 1;
-  float4 found[EACH];  // at once: one by one each load would wait for the last
-#pragma unroll
-  for (int k = 0; k < EACH; ++k) {
-    const long long i = sampled((k * SAMPLERS + blockIdx.x) * SCALE_THREADS + threadIdx.x, stride);
-    const bool asked = i < p.vectors && !p.known;
-    found[k] = asked ? load_vector(p, i) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  if (threadIdx.x < CLEARED && block == 0) *word = word == &p.header->room ? p.room : 0;
+  if (p.known || (p.images == 1 && block == 0)) {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < p.images; i += SCALE_THREADS) peaks(p.header)[i] = 0;
+    if (threadIdx.x < SAMPLERS) p.header->minima[threadIdx.x] = INFINITE;
   }
-  unsigned most = 0;
+  if (p.known) {
+    if (threadIdx.x < SAMPLERS) p.header->maxima[threadIdx.x] = p.known;
+  } else {
+    constexpr int EACH = SAMPLE / (SAMPLERS * SCALE_THREADS);  // vectors that a lane looks at
+    const bool of_x = block < SAMPLERS;
+    const int image = (block - SAMPLERS) * SCALE_WARPS + warp;
+    const long long first = of_x ? 0 : image * p.of_image;
+    const long long all = of_x ? p.vectors : image < p.images ? p.of_image : 0;
+    const unsigned at = of_x ? block * SCALE_THREADS + threadIdx.x : lane;
+    const unsigned step = of_x ? SAMPLERS * SCALE_THREADS : 32;
+    // all vectors, or of runs all over, even where there are too few for all samples
+    const unsigned least = of_x ? all / SAMPLE : all / (32 * EACH);
+    const unsigned stride = all > (long long)step * EACH ? max(least, 2u) : 1;
+    float4 found[EACH];  // at once: one by one each load would wait for the last
 #pragma unroll
-  for (int k = 0; k < EACH; ++k) most = max(most, magnitude(found[k]));
-  most = __reduce_max_sync(0xffffffffu, most);
-  if (threadIdx.x % 32 == 0) largest[threadIdx.x / 32] = most;
-  __syncthreads();
+    for (int k = 0; k < EACH; ++k) {
+      const long long i = sampled(at + k * step, stride);
+      found[k] = i < all ? load_vector(p, first + i) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    }
+    unsigned most = 0;
 #pragma unroll
-  for (int warp = 0; warp < SCALE_WARPS; ++warp) most = max(most, largest[warp]);
-  if (threadIdx.x == 0 && !p.known) p.header->maxima[blockIdx.x] = most;
+    for (int k = 0; k < EACH; ++k) most = max(most, magnitude(found[k]));
+    most = __reduce_max_sync(0xffffffffu, most);
+    if (lane == 0) largest[warp] = most;
+    if (lane == 0 && !of_x && image < p.images) peaks(p.header)[image] = most;
+    __syncthreads();
+    unsigned smallest = INFINITE;
+#pragma unroll
+    for (int i = 0; i < SCALE_WARPS; ++i) {
+      most = max(most, largest[i]);
+      if (largest[i]) smallest = min(smallest, largest[i]);
+    }
+    if (threadIdx.x == 0) {
+      if (of_x) p.header->maxima[block] = most;
+      if (!of_x) p.header->minima[block - SAMPLERS] = smallest;
+    }
+  }
   if (p.late) next_launch_may_begin();
   launch_before_done();  // so that who waits for this launch has waited for the filter's, too
 }
@@ -207,19 +213,23 @@ __device__ __forceinline__ float input_scale(const Header* header) {
   return scale_of(most, SCALE_INPUT + HEADROOM);
 }
 
-// The scale of an image; ``scale``: x's, which it has unless the image is far smaller.
-__device__ __forceinline__ float image_scale(const Header* header, float scale, int image) {
-  const unsigned peak = image < PEAKS ? peaks(header)[image] : 0u;
-  if (peak == 0 || peak >= 0x7f800000u) return scale;
+// The scale of an image by its largest element; ``scale``: x's, which it has unless it is far smaller.
+__device__ __forceinline__ float scale_of_peak(unsigned peak, float scale) {
+  if (peak == 0 || peak >= INFINITE) return scale;
   return fmaxf(scale, scale_of(peak, SCALE_INPUT + HEADROOM + MARGIN));
 }
+__device__ __forceinline__ float image_scale(const Header* header, float scale, int image) {
+  return image < PEAKS ? scale_of_peak(peaks(header)[image], scale) : scale;
+}
 
-// Whether so many images all have x's scale; all lanes of a warp ask together.
+// Whether so many images all have x's scale; all lanes of a warp ask together. A loop, though up to 256
+// images take one round: without, kernels that have no register left spill.
 __device__ __forceinline__ bool one_scale(const Header* header, float scale, int images) {
-  const int count = min(images, PEAKS);
+  const int groups = (min(images, PEAKS) + SCALE_WARPS - 1) / SCALE_WARPS;
   bool same = true;
-#pragma unroll 4
-  for (int i = threadIdx.x % 32; i < count; i += 32) same &= image_scale(header, scale, i) == scale;
+#pragma unroll 1
+  for (int i = threadIdx.x % 32; i < groups; i += 32)
+    same &= scale_of_peak(header->minima[i], scale) == scale;
   return __all_sync(0xffffffffu, same);
 }
 
