@@ -30,9 +30,9 @@ LAYERS = (
 )  # fmt: skip
 GEMM = "implicit_gemm"  # whose rows are all of one version, and have no pick among them
 SPLIT = (("Γ1(1,1)", "fp32_split"), ("Ω2(1,1)", "fp32_split"))
-# Images have scales of their own since: correlations of split products take 1.04 to 1.4 times as
-# long as before (docs/notes/092).
-SCALED = "2026-11-29"
+# When correlations of split products had launches that waited for the sample of x, and took 1.04 to
+# 1.4 times as long as before and since (docs/notes/093).
+CROWDED = "2026-11-29T00:03", "2026-11-29T02:48"
 COLUMNS = "columns"  # in the names of direct gradients
 SQUARE = re.compile(
     r"(\d+)x(\d+)x(\d+)x(\d+):(?:(\d+)x)?(\d+)x\d+(?:/(\d+))?"
@@ -140,11 +140,10 @@ def _fused() -> Iterator[Timed]:
 
 def _layers(file: str) -> Iterator[Timed]:
     """Those of LAYERS, of what runs no transforms, as they were measured last."""
-    for row in latest(stored(RESULTS / f"{file}.jsonl")) if file != GEMM else _lines(file):
+    kept = (row for row in stored(RESULTS / f"{file}.jsonl") if not _crowded(row))
+    for row in latest(kept) if file != GEMM else _lines(file):
         kernel, group = row.get("kernel", ""), row["precision"]
         products = row.get("products", "fp32_split" if group == "fp32" else group)
-        if (kernel, products) == SPLIT[0] and row.get("run", "") < SCALED:
-            continue
         by_columns = kernel == "Ω2(1,1)" and COLUMNS in row["plan"]
         if kernel in ("depthwise", "implicit GEMM") or (kernel, products) in SPLIT or by_columns:
             cut = {name: row[name] for name in ("rows", "workers", "segments") if name in row}
@@ -153,6 +152,12 @@ def _layers(file: str) -> Iterator[Timed]:
                 products, row["plan"], row.get("workspace"), 1e-6 * row["us"],
                 tuple(cut.items()),
             )  # fmt: skip
+
+
+def _crowded(row: dict) -> bool:
+    split = row.get("products") == "fp32_split" and row["direction"] != "backward_filter"
+    sampled = split and row["kernel"] != "implicit GEMM"
+    return sampled and CROWDED[0] <= row.get("run", "") < CROWDED[1]
 
 
 def _layer(text: str) -> BatchedLayer:
@@ -189,7 +194,7 @@ def _changed() -> Iterator[Timed]:
     """Picks before and after a change, by their names (experiments.measure.picks). Fused F(2×2,3×3)
     with so few channels takes 1 µs more than its model has a term for; its picks are the faster."""
     for row in _lines("changed_picks"):
-        if row["kernel"] == "F(2×2,3×3)":
+        if row["kernel"] == "F(2×2,3×3)" or _crowded(row):
             continue
         yield Timed(
             row["step"], parse(row["layer"]), row["direction"], row["precision"],
