@@ -186,8 +186,8 @@ def _wgmma(request: Request, tile: Tile, text: str) -> Any:
     config = wgmma.Config(**{"run": 4, **numbers})
     c = Correlation.of(request.problem, request.direction)
     bare = tile.alpha == 8 and config.share == 4 and not (config.u_ring or config.u_ahead)
-    size = wgmma.transformed(tile, c, PARTS[request.precision])
-    pair = tile.alpha == 6 and wgmma.FAR * size > request.device.l2
+    parts = PARTS[request.precision]
+    pair = tile.alpha == 6 and wgmma.is_far(tile, c, parts, request.device)
     if (bare and request.precision == "fp32_split") or (config.multicast > 1 and not pair):
         return None  # not offered any more
     what = request.direction, request.problem, c, tile, request.points, request.precision

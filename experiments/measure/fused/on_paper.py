@@ -23,7 +23,7 @@ from winolab.bench.layers import RESNET
 from winolab.device import H100
 from winolab.gpu.families.gamma.config import KC, PARTS
 from winolab.gpu.families.gamma.cost import of_call
-from winolab.gpu.families.gamma_wgmma.cost import HALF, SHARED_BYTES, SHARP, Stage
+from winolab.gpu.families.gamma_wgmma.cost import HALF, SHARED_BYTES, Stage
 from winolab.gpu.planner import planner
 from winolab.gpu.planner.device_model import (
     MODEL,
@@ -135,7 +135,7 @@ class Fused:
         rounds = -(-blocks * self.split_k // H100.multiprocessors)
         computed = rounds * (cycles + stored * store) / H100.clock
         moved = self.size * (math.prod(problem.x_shape) + math.prod(problem.y_shape))
-        main = overlapped(SHARP, computed, copying(H100, moved))
+        main = overlapped(MODEL.overlap.stage, computed, copying(H100, moved))
         return of_call(H100, 1, main, transformed, self.parts, 0)
 
     def __str__(self) -> str:

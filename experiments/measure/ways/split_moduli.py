@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import typer
 
@@ -24,7 +24,7 @@ from winolab.gpu.families.gamma.cost import of_call
 from winolab.gpu.families.gamma.tiles import TILE_STATES, WGMMA_TILES
 from winolab.gpu.families.gamma_wgmma.boxes import PIXEL
 from winolab.gpu.families.gamma_wgmma.config import Waiting
-from winolab.gpu.families.gamma_wgmma.cost import HALF, SHARP, Fetched, stage
+from winolab.gpu.families.gamma_wgmma.cost import HALF, Fetched, stage
 from winolab.gpu.families.gamma_wgmma.plan import plans as gamma_plans
 from winolab.gpu.families.nested.plan import plans as nested_plans
 from winolab.gpu.families.nested.tiles import MODULI
@@ -86,12 +86,13 @@ class Block:
         x = Fetched(self.columns, self.columns, numbers, box, KC * SIZE / PIXEL)
         own = Tile(self.tile.n, self.tile.r, max(self.tile.inputs, self.states))
         # stage() asks for a tile's states alone; a block of a cluster has fewer than inputs
-        made = stage(x, self.waiting, own, PARTS, SIZE, self.share, outputs, MODEL.gamma_wgmma)
+        made = stage(x, self.waiting, own, PARTS, SIZE, self.share, outputs)
         part = self.states / own.alpha
-        made = replace(
-            made, products=made.products * part, filters=made.filters * part,
+        made = made._replace(
+            products=made.products * part,
+            filters=made.filters * part,
             shared=made.shared * part + box * (1 - part),
-        )  # fmt: skip
+        )
         return made.cycles(H100, MODEL, int(filters))
 
     def seconds(self, problem: Problem) -> float:
@@ -110,7 +111,7 @@ class Block:
         stored = WGMMA_TILES * self.tile.n * outputs * store
         computed = rounds * (stages * self.cycles(filters, outputs) + stored) / H100.clock
         moved = SIZE * (math.prod(problem.x_shape) + math.prod(problem.y_shape))
-        main = overlapped(SHARP, computed, copying(H100, moved))
+        main = overlapped(MODEL.overlap.stage, computed, copying(H100, moved))
         return of_call(H100, 1, main, int(filters), PARTS, 0)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from winolab.device import Device
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
 
-CLUSTER_SHARE = {1: 1.0, 2: 1.0, 3: 0.887, 4: 0.91, 8: 0.91}  # of an H100: 39, 30, 15 clusters
 
-
-def clusters(device: Device, size: int) -> int:
+def clusters(device: Device, size: int, model: DeviceModel = MODEL) -> int:
     """Clusters of so many blocks that run at once, a block a multiprocessor: those of a GPC that
     make up no other one stay idle."""
-    return max(1, int(device.multiprocessors * CLUSTER_SHARE[size] / size))
+    share = model.device.clustered_three if size == 3 else model.device.clustered
+    return max(1, int(device.multiprocessors * (share if size > 2 else 1.0) / size))

@@ -9,8 +9,6 @@ from winolab.device import Device
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE
 
-SHARP = 1.5  # exponent of how well the sums overlap with reading (docs/notes/092)
-
 
 def operands(problem: Problem, precision: str) -> int:
     """Bytes of x and dy."""
@@ -30,4 +28,4 @@ def reading(
     problem: Problem, precision: str, device: Device, main: float, model: DeviceModel = MODEL
 ) -> float:
     """Seconds of launches that take ``main`` by themselves, and read x and dy."""
-    return overlapped(SHARP, main, read(problem, precision, device, model))
+    return overlapped(model.overlap.reading, main, read(problem, precision, device, model))

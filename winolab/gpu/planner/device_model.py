@@ -28,6 +28,31 @@ class Shared:
     l2: float
     operand: float
     added: float
+    clustered: float
+    clustered_three: float
+    clustered_wgmma: float
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How well what goes on at once overlaps: exponents of ``overlapped``, and rows."""
+
+    call: float
+    stage: float
+    threads: float
+    reading: float
+    producers: float
+    flight: float
+
+
+@dataclass(frozen=True)
+class Gamma:
+    """Γ on Tensor Cores, the main kernels aside (families/gamma)."""
+
+    near: float
+    stored: float
+    scattered: float
+    kept: float
 
 
 @dataclass(frozen=True)
@@ -105,6 +130,7 @@ class Nested:
     stage: float
     column: float
     row: float
+    again: float
 
 
 @dataclass(frozen=True)
@@ -120,6 +146,7 @@ class Direct:
     cluster: float
     filters: float
     askew: float
+    filters_power: float
 
 
 @dataclass(frozen=True)
@@ -201,6 +228,7 @@ class WgradWinograd:
     small: float
     split_start: float
     block: float
+    cached: float
 
 
 @dataclass(frozen=True)
@@ -279,6 +307,7 @@ class Cublaslt:
     arrays: float
     misaligned_arrays: float
     adding: float
+    part: float
 
 
 @dataclass(frozen=True)
@@ -286,6 +315,8 @@ class DeviceModel:
     """All of device_model.toml that is a number; its sections are the fields."""
 
     device: Shared
+    overlap: Overlap
+    gamma: Gamma
     fused2d: Fused2d
     gamma_ffma: GammaFfma
     gamma_wgmma: GammaWgmma
@@ -328,9 +359,8 @@ def _section(kind: type[T], name: str, found: dict[str, Any]) -> T:
     entries = {key: entry for key, entry in found.items() if isinstance(entry, dict)}
     known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
     if wrong := sorted(entries.keys() ^ known):
-        raise ValueError(
-            f"[{name}] of {FILE} has or lacks {', '.join(wrong)}; {kind.__name__} has them"
-        )
+        said = f"has or lacks {', '.join(wrong)}; {kind.__name__} has them"
+        raise ValueError(f"[{name}] of {FILE} {said}")
     for key, entry in entries.items():
         value = entry.get("value")
         if not isinstance(value, int | float) or not 0 < value < math.inf:

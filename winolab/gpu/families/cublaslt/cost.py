@@ -12,7 +12,6 @@ from winolab.gpu.planner.request import ITEMSIZE
 
 SIDES = 32, 64, 128  # of a block's results; the first on FFMA units alone
 LEAST = 64 * 64  # results of a block
-PART = 256  # products of a part of a sum at least
 
 
 Block = tuple[int, int]  # rows and columns of results
@@ -24,20 +23,21 @@ def blocks(plan: Tiling) -> list[Block]:
     return [of for of in product(sides, sides) if math.prod(of) >= LEAST]
 
 
-def cut(plan: Tiling, block: Block) -> tuple[int, int]:
+def cut(plan: Tiling, block: Block, model: DeviceModel = MODEL) -> tuple[int, int]:
     """How many such blocks the result has, and parts of each sum: as many as fill the GPU and have
     room."""
     rows, columns, depth = plan.sizes
     count = -(-rows // block[0]) * -(-columns // block[1])
+    most = depth // int(model.cublaslt.part)
     room = plan.workspace // (4 * rows * columns)
-    return count, max(1, min(plan.device.multiprocessors // count, depth // PART, room))
+    return count, max(1, min(plan.device.multiprocessors // count, most, room))
 
 
 def products(plan: Tiling, block: Block, model: DeviceModel) -> float:
     """Seconds of the products, and of adding up parts, in such blocks."""
     m, device = model.cublaslt, plan.device
     rows, columns, depth = plan.sizes
-    count, parts = cut(plan, block)
+    count, parts = cut(plan, block, model)
     if 1 in (rows, columns):  # a matrix by a vector, which fills no block
         block = min(block[0], rows), min(block[1], columns)
     if plan.precision == "fp32":  # operands come from shared memory beside products
@@ -71,7 +71,7 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     if misaligned(plan):
         arrays *= m.misaligned_arrays
     least = min(products(plan, block, model) for block in blocks(plan))
-    return model.device.launch + m.start + overlapped(3, least, arrays)
+    return model.device.launch + m.start + overlapped(model.overlap.call, least, arrays)
 
 
 def finishing(plan: Tiling, model: DeviceModel = MODEL) -> float:

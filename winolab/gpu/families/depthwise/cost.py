@@ -14,9 +14,7 @@ from winolab.gpu.families.depthwise.tiling import TOGETHER, Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 
-FLIGHT = 4  # rows on their way to shared memory, of more of which none is waited for
 SLICES, AHEAD = 8, 8  # of the sum of shares: threads of an element, loads
-POWER = 2.2  # of what overlaps
 KEPT = 1 << 10  # bytes of shared memory of a block that the system takes
 BANKS = 32  # of shared memory, words of 4 bytes
 
@@ -109,7 +107,7 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     held = resident(plan)
     rounds = -(-plan.blocks // (held * units))
     together = min(held, -(-plan.blocks // units))
-    flight = min(FLIGHT, (v.stages - 1) * v.group)  # all stages but one
+    flight = min(model.overlap.flight, (v.stages - 1) * v.group)  # all stages but one
     least = m.least / flight if v.stages else m.waited
     cycles = max(issued * together * THREADS / device.lanes / m.issued, least)
     walked = rounds * each * steps * cycles / device.clock * (m.any if v.kind == "any" else 1)
@@ -117,4 +115,4 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     if not v.stages:
         copied *= 1 + m.narrow * (max(1.0, LINE / (v.channels * size)) - 1)
     again = m.again + plan.shares / SLICES / AHEAD * m.trip if plan.shares > 1 else 0.0
-    return model.device.launch + m.start + again + overlapped(POWER, copied, walked)
+    return model.device.launch + m.start + again + overlapped(model.overlap.threads, copied, walked)

@@ -30,17 +30,18 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Predicted time: a step's products, copies and least time overlap, and so do all steps and
     what arrays take."""
     c, v, device, m = plan.correlation, plan.config, plan.device, model.direct
-    slots = clusters(device, v.split_k)
+    slots = clusters(device, v.split_k, model)
     blocks = v.split_k * min(plan.work_tiles, slots)
     inner = c.out_channels if c.rotated else c.channels
     pixels = v.bn / (plan.axes[2].most if v.along else 1)
-    filters = min(1.0, m.filters * plan.blocks_m**0.25)
+    filters = min(1.0, m.filters * plan.blocks_m**m.filters_power)
     copied = _lines(c.channels, m.askew) * pixels + filters * _lines(inner, m.askew) * v.bm
     steps = -(-c.channels // KC)  # of a tap
     depth = (steps - (1 - plan.rest * DEPTH / KC if plan.rest else 0)) / steps  # on average
     rate = (m.along if v.along else m.products) / (device.matrix * device.clock)
     products = rate * v.bn * v.bm * KC * depth
-    step = overlapped(4, products, from_l2(device, blocks * ROW_BYTES * copied, model), m.step)
+    moved = from_l2(device, blocks * ROW_BYTES * copied, model)
+    step = overlapped(model.overlap.stage, products, moved, m.step)
     work_tile = m.begin + m.work_tile * v.bn * v.bm / SUMS + m.cluster * (v.split_k > 1)
     summed = sum(
         count * (-(-taps * plan.chunks // v.split_k) * step + work_tile)
@@ -49,7 +50,7 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     y = c.batch * math.prod(c.output) * c.out_channels
     elements = c.channels * (c.batch * read(plan) + c.out_channels * math.prod(c.filter))
     size = SIZE * elements + ITEMSIZE[plan.out_dtype] * y
-    main = overlapped(3, summed, copying(device, size, model))
+    main = overlapped(model.overlap.call, summed, copying(device, size, model))
     return c.groups * (model.device.launch + m.start + main)
 
 
@@ -97,7 +98,7 @@ def split_seconds(plan: SplitTiling, model: DeviceModel = MODEL) -> float:
     work = products(PAIR) * v.bn * v.bm * SPLIT_CHANNELS
     multiplied = m.products * work / (H100.matrix * H100.clock)
     copied = blocks * 4 * SPLIT_CHANNELS * (pixels + v.bm) / model.device.l2
-    step = overlapped(4, m.step + multiplied, copied) / cycles
+    step = overlapped(model.overlap.stage, m.step + multiplied, copied) / cycles
     work_tile = m.work_tile * v.bm / 256
     summed = sum(n * (taps * plan.chunks * step + work_tile) for taps, n in rounds(plan, slots))
     y = c.batch * math.prod(c.output) * c.out_channels
@@ -105,7 +106,7 @@ def split_seconds(plan: SplitTiling, model: DeviceModel = MODEL) -> float:
     moved = plan.prepared_size * (SECTOR if c.rotated else 1)
     parts = m.filter * copying(H100, moved, model)  # backward data reads a sector for each number
     arrays = m.arrays * copying(device, size, model)
-    return m.start + parts + c.groups * overlapped(3, summed, arrays)
+    return m.start + parts + c.groups * overlapped(model.overlap.call, summed, arrays)
 
 
 def ffma_seconds(plan: FfmaTiling, model: DeviceModel = MODEL) -> float:

@@ -11,6 +11,7 @@ from winolab.gpu.families.gamma.tiling import Tiling
 from winolab.gpu.families.gamma.workspace import Workspace
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.device_model import MODEL
 
 M, CHUNKS = 16, 2  # output channels and stages of a block that transforms 16 bits
 # Split products: output channels of a block; its threads, many where there are more than
@@ -18,14 +19,13 @@ M, CHUNKS = 16, 2  # output channels and stages of a block that transforms 16 bi
 ROWS, FEW, MANY, LONG_WORK = 4, 512, 768, 64
 # Two by PAIRED threads where four, of so many, would leave multiprocessors idle.
 PAIR, PAIRED, IDLE = 2, 384, (128, 400)
-# Blocks that have ROWS each together where these have no room, nor has L2, by half of its size, the
-# filter until they are read again: 9 to 24 % less time (512 channels at 7 × 7, 9 × 9; 5 × 5: more).
-CLUSTER, KEPT = 2, 0.52
+# Blocks that have ROWS each together where these have no room, and L2 has not kept the filter until
+# they are read again.
+CLUSTER = 2
 FIXED_ENTRY, SCALED_ENTRY, CLUSTER_ENTRY = (  # kernels' names, of the files that are called so
     f"winolab_gamma_filter_{name}" for name in ("fixed", "scaled", "cluster")
 )
 STATIC = 2048  # bytes of a block's shared memory that are not rows of the filter
-SCATTERED = 0.7  # of the others, as long as rows are worth it that are not one behind the other
 
 # The kernels' parameter struct, field for field.
 PARAMS = layout("GammaFilterParams", "gamma_filter")
@@ -68,7 +68,9 @@ def shape(call: Tiling, dense: bool = True) -> FilterLaunch:
         grid = outputs // M, -(-call.chunks // CHUNKS), math.prod(call.kept)
         return FilterLaunch(grid, 128, kernel=FIXED_ENTRY)
     scattered, image = call.correlation.rotated, _image(call)
-    room = (call.device.shared_memory - STATIC) * (SCATTERED if scattered else 1) // (4 * image)
+    m = MODEL.gamma
+    memory = (call.device.shared_memory - STATIC) * (m.scattered if scattered else 1)
+    room = memory // (4 * image)
     spread = room >= ROWS and IDLE[0] < outputs < IDLE[1]
     squeezed = PAIR <= room < ROWS and not scattered
     rows = PAIR if spread or squeezed else ROWS
@@ -77,7 +79,7 @@ def shape(call: Tiling, dense: bool = True) -> FilterLaunch:
     idle = call.device.multiprocessors // blocks - 1
     sharers = max(1, min(idle, -(-units // (FEW // 32))))
     threads = PAIRED if spread else MANY if units > LONG_WORK * sharers else FEW
-    large = rows > room and 4 * outputs * _row(call.correlation) > KEPT * call.device.l2
+    large = rows > room and 4 * outputs * _row(call.correlation) > m.kept * call.device.l2
     if call.config.clusters and sharers == 1 and large:
         return FilterLaunch((blocks, 1, 1), threads, CLUSTER, CLUSTER * ROWS, kernel=CLUSTER_ENTRY)
     grid = blocks * (sharers + (sharers > 1)), 1, 1

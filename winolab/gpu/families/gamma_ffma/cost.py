@@ -11,7 +11,6 @@ from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overla
 
 FOLD_SLOTS = 2  # instructions by which an accumulator is added to its total and cleared
 LANES = 128  # instructions that a multiprocessor's warps issue a cycle, of all threads
-SHARP = 12  # the exponent of what overlaps: a stage's products, and a producer's loads
 
 
 def spent(plan: Tiling, model: DeviceModel = MODEL) -> dict[str, float]:
@@ -27,7 +26,8 @@ def spent(plan: Tiling, model: DeviceModel = MODEL) -> dict[str, float]:
     slots = m.vector if v.xvec > 1 else m.scalar
 
     rounds = -(-plan.whole // plan.grid)
-    shared = -(-(plan.work_tiles - plan.whole) // clusters(device, v.split_k))  # rounds by clusters
+    at_once = clusters(device, v.split_k, model)
+    shared = -(-(plan.work_tiles - plan.whole) // at_once)  # rounds by clusters
     of_tile = math.prod(plan.outer) * plan.chunks
     steps = rounds * of_tile + shared * -(-of_tile // v.split_k)
     sums = -(-stages(v, plan.tile, c) // v.partial) if v.partial else 1
@@ -61,7 +61,9 @@ def _waits(plan: Tiling, stage: float, model: DeviceModel) -> float:
     v, alpha, m = plan.config, plan.tile.alpha, model.gamma_ffma
     if not v.bulk:
         return stage * (m.earlier - 1)
-    waits = overlapped(SHARP, stage, m.latency) - stage if v.xvec > 1 and not v.load_warp else 0.0
+    waits = 0.0
+    if v.xvec > 1 and not v.load_warp:
+        waits = overlapped(model.overlap.producers, stage, m.latency) - stage
     if alpha == 16:
         lane, _ = v.lane(alpha)
         share = 0.0 if v.load_warp else m.issuer

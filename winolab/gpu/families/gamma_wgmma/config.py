@@ -9,6 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from winolab.algorithm import Tile
+from winolab.device import Device
 from winolab.gpu.families.gamma.config import KC, PARTS, Files, GammaConfig, loads
 from winolab.gpu.families.gamma.tiles import (
     TEN,
@@ -20,6 +21,7 @@ from winolab.gpu.families.gamma_wgmma.boxes import LINE, PIXEL, SLOT, Boxes, box
 from winolab.gpu.families.gamma_wgmma.packed_batch import packed_rows
 from winolab.gpu.params import VECTOR
 from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.request import ITEMSIZE, Request
 from winolab.ref.arithmetic.split import products
 
@@ -42,7 +44,6 @@ ELEMENTS, BOXED = "fetch_elements.cuh", "fetch_boxes.cuh"
 CHANNELS_LEFT = ("filters_registers.cuh", "outputs_pairs.cuh")
 TILES_LEFT = ("filters_shared.cuh", "outputs_fours.cuh")
 RUNS = (16, 8, 4, 2, 1)  # neighbouring tiles of a box
-FAR = 8  # such a part of L2 taken by filters, pairs of blocks save 3 to 12 %, else they lose 1 to 4
 BOX_TILES = 4  # of a box's row, where neighbours are fewer, from several images
 
 
@@ -247,7 +248,7 @@ def shaped(
     yvec = loads(correlation, request.aligned)["yvec"]
     registers = _registers(tile, shape.fetched["run"], split_k, parts)
     made = Config(**shape.fixed, **shape.fetched, split_k=split_k, yvec=yvec, **registers)
-    far = FAR * transformed(tile, correlation, parts) > request.device.l2
+    far = is_far(tile, correlation, parts, request.device)
     for rings in _rings(tile, made, parts, far):
         tried = _tried(tile, made, rings, parts, correlation)
         fits = (v for v in tried if v.shared_memory(tile, parts, size) <= room)
@@ -276,6 +277,11 @@ def transformed(tile: Tile, c: Correlation, parts: int) -> int:
     depth, height, width = c.filter
     states = depth * height * -(-width // tile.r) * -(-c.channels // KC) * tile.alpha
     return states * parts * c.out_channels * KC * 2
+
+
+def is_far(tile: Tile, c: Correlation, parts: int, device: Device) -> bool:
+    """Whether filters fill so much of L2 that pairs of blocks may share their copies."""
+    return MODEL.gamma.near * transformed(tile, c, parts) > device.l2
 
 
 def _rings(tile: Tile, config: Config, parts: int, far: bool) -> Iterator[list[dict[str, int]]]:

@@ -17,7 +17,6 @@ from winolab.gpu.families.gamma.cost import of_call
 from winolab.gpu.families.gamma.tiles import WGMMA_TILES, block_outputs, block_tiles
 from winolab.gpu.families.gamma_wgmma.boxes import PIXEL, SLOT
 from winolab.gpu.families.gamma_wgmma.config import (
-    FAR,
     UNIT,
     Config,
     Shape,
@@ -39,7 +38,6 @@ from winolab.ref.arithmetic.split import products
 
 HALF = 2  # bytes of a part
 SHARED_BYTES = 128  # a cycle, that shared memory reads or writes
-SHARP = 4  # the exponent of what overlaps, in a stage and in a call
 
 
 class Stage(NamedTuple):
@@ -56,10 +54,10 @@ class Stage(NamedTuple):
     def cycles(self, device: Device, model: DeviceModel, transformed: int = 0) -> float:
         """A multiprocessor's; ``transformed``: bytes of all filters. Those that are held are the
         farther from where they are read the more of L2 they take."""
-        m = model.gamma_wgmma
-        far = 1 + m.far * transformed / (transformed + device.l2 / FAR) if self.held else 1
+        m, near = model.gamma_wgmma, device.l2 / model.gamma.near
+        far = 1 + m.far * transformed / (transformed + near) if self.held else 1
         return m.stage + overlapped(
-            SHARP,
+            model.overlap.stage,
             self.products / device.matrix,
             m.shared * self.shared / SHARED_BYTES,
             (far * self.filters + m.x * self.x) / l2_bytes_a_cycle(model),
@@ -78,7 +76,7 @@ def main_seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
         last = steps * _mean_stage(plan, v.narrow, model) + work_tile
         cycles += (last - cycles) / plan.blocks_m
     computed = -(-plan.work_tiles // plan.slots) * cycles / plan.device.clock
-    return overlapped(SHARP, computed, copying(plan.device, _moved(plan), model))
+    return overlapped(model.overlap.stage, computed, copying(plan.device, _moved(plan), model))
 
 
 def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
@@ -93,7 +91,7 @@ def _mean_stage(plan: Tiling, outputs: int, model: DeviceModel) -> float:
     x = fetched(plan.tile, v.rows, v.share, v.run, v.images, v.packed, plan.size)
 
     def of_rows(rows: int) -> float:
-        made = stage(x, v.waiting, plan.tile, plan.parts, plan.size, rows, outputs, m)
+        made = stage(x, v.waiting, plan.tile, plan.parts, plan.size, rows, outputs, model)
         return made.cycles(plan.device, model, plan.transformed)
 
     cycles = of_rows(v.share)
@@ -144,14 +142,15 @@ def stage(
     size: int,
     rows: float,
     outputs: float,
-    m: GammaWgmma,
+    model: DeviceModel = MODEL,
 ) -> Stage:
     """A stage of so many filter rows and output channels; elements of x have ``size`` bytes.
 
     V is written to shared memory and read once, or by every product where it is wgmma's B; filters
     that wait there are, too. Those that are held in registers come past it, but through L1.
     """
-    block, numbers = block_tiles(tile.alpha), x.numbers
+    block, numbers, m = block_tiles(tile.alpha), x.numbers, model.gamma_wgmma
+    stored = model.gamma.stored  # what gamma_wgmma.transform says is of eight states
     macs = rows * tile.alpha * block * outputs * KC * products(parts)
     # Half of the states each, or all of them for half of the tiles.
     filters = rows * tile.alpha * (block // WGMMA_TILES) * outputs * KC * HALF * parts
@@ -166,7 +165,7 @@ def stage(
         written + read,
         filters / waiting.multicast,
         x.box_bytes,
-        numbers * parts * (12 + tile.alpha) / 20 * (1 if x.run else m.elements),
+        numbers * parts * (stored + tile.alpha) / (stored + 8) * (1 if x.run else m.elements),
         x.copies,
         held,
     )
@@ -231,7 +230,7 @@ def least_seconds(
     padded = padded_size(c, size) if shape.fetched["padded"] else 0
     mean = c.filter[1] / kinds  # rows of a stage
     ways = [
-        stage(x, way, tile, parts, size, mean, outputs, m).cycles(device, model)
+        stage(x, way, tile, parts, size, mean, outputs, model).cycles(device, model)
         * (m.wide if x.columns > SLOT else 1)
         for way in ALONE[parts]
     ]
@@ -241,6 +240,6 @@ def least_seconds(
         least = min(ways if split_k == 1 else ways[: len(BEST[parts])])
         cycles = -(-steps // split_k) * least + stored * _store(split_k, m)
         computed = -(-blocks // cluster_slots(device, split_k)) * cycles / device.clock
-        seconds = overlapped(SHARP, computed, moving)
+        seconds = overlapped(model.overlap.stage, computed, moving)
         found.append(of_call(device, c.groups, seconds, transformed, parts, padded, model))
     return found

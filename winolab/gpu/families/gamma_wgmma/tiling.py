@@ -9,8 +9,7 @@ from winolab.gpu.families.gamma import tiling
 from winolab.gpu.families.gamma_wgmma.config import Config
 from winolab.gpu.families.gamma_wgmma.input import padded_size
 from winolab.gpu.families.gamma_wgmma.packed_batch import PackedBatch, packed_batch
-
-CLUSTER_SHARE = 0.88  # of multiprocessors that clusters of four and more can use
+from winolab.gpu.planner.device_model import MODEL
 
 
 @dataclass(frozen=True)
@@ -88,5 +87,5 @@ class Tiling(tiling.Tiling):
 
 def cluster_slots(device: Device, blocks: int) -> int:
     """Clusters of so many blocks that run at once."""
-    share = CLUSTER_SHARE if blocks > 2 else 1
+    share = MODEL.device.clustered_wgmma if blocks > 2 else 1
     return max(1, int(device.multiprocessors * share / blocks))

@@ -72,7 +72,7 @@ def step(plan: Tiling, model: DeviceModel = MODEL) -> float:
     patches, others = (v.bn, v.bm) if plan.gradient else (v.bm, v.bn)
     copies = patches / plan.vectors[0] + others / plan.vectors[1]
     started = m.vector * held(plan) * v.bk * copies / device.clock
-    return overlapped(3, products, from_l2(device, copied, model), started, m.step)
+    return overlapped(model.overlap.call, products, from_l2(device, copied, model), started, m.step)
 
 
 def _wgmma_step(plan: Tiling, model: DeviceModel) -> float:
@@ -85,7 +85,8 @@ def _wgmma_step(plan: Tiling, model: DeviceModel) -> float:
     patches, others = (v.bn, v.bm) if plan.gradient else (v.bm, v.bn)
     copies = patches / plan.vectors[0] + others / plan.vectors[1]
     started = m.vector * held(plan) * v.bk * copies / device.clock
-    return overlapped(3, products, m.l2 * from_l2(device, copied, model), started, m.step)
+    moved = m.l2 * from_l2(device, copied, model)
+    return overlapped(model.overlap.call, products, moved, started, m.step)
 
 
 def arrays(plan: Tiling, model: DeviceModel = MODEL) -> float:
@@ -159,4 +160,4 @@ def _phases_seconds(plan: Tiling, model: DeviceModel) -> float:
         total += waves * (-(-taps * channels // v.bk) * each + work_tile)
         at = end
     begin = model.device.launch + begun(plan, model)
-    return begin + overlapped(3, total, arrays(plan, model)) + filling(plan, model)
+    return begin + overlapped(model.overlap.call, total, arrays(plan, model)) + filling(plan, model)

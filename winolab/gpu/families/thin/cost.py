@@ -9,8 +9,6 @@ from winolab.gpu.families.thin.tiling import Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 
-POWER = 2.2  # of what overlaps, as of depthwise layers
-
 
 def data(plan: Tiling) -> int:
     """Bytes of x that taps meet, of w and of y."""
@@ -64,4 +62,4 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     walked = max(filled / rate, m.waited) + each * max(slots / rate, m.waited * waits)
     parts = max(1.0, LINE / side(plan)) - 1
     copied = copying(device, m.copied * data(plan), model) * (1 + m.narrow * parts)
-    return d.launch + m.start + overlapped(POWER, copied, walked / device.clock)
+    return d.launch + m.start + overlapped(model.overlap.threads, copied, walked / device.clock)

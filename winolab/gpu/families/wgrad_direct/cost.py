@@ -25,8 +25,6 @@ from winolab.gpu.planner.device_model import MODEL, DeviceModel, from_l2, overla
 from winolab.gpu.planner.request import ITEMSIZE
 from winolab.ref.arithmetic import split
 
-SHARP = 3  # exponent of what overlaps in a stage
-
 
 def matrix_seconds(device: Device, products: float) -> float:
     """Seconds in which a multiprocessor's Tensor Cores make so many products at least."""
@@ -98,7 +96,7 @@ def split_cost(
     elements = KC * (v.bo + v.bi * brought)
     products = KC * m.split_products * split.products(2) * multiplied * v.bi * v.bo
     stage = overlapped(
-        SHARP,
+        model.overlap.call,
         matrix_seconds(device, products),
         m.split_element * elements * PRODUCERS / v.producers / device.clock,
         from_l2(device, ITEMSIZE["float32"] * elements * device.multiprocessors, model),

@@ -11,7 +11,6 @@ from winolab.gpu.families.wgrad_thin.tiling import Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 
-POWER = 2.2  # of what overlaps, as of thin layers' other directions
 FULL = (1.0, 0.5, 0.25)  # shares of the blocks that the device holds, beside a single block
 LATER = 8  # numbers of 16 bits that a thread has in registers until a chunk is multiplied, at most
 
@@ -47,18 +46,18 @@ def multiplied(plan: Tiling, model: DeviceModel = MODEL) -> float:
 
 def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Predicted time: data and chunks overlap; slots' sums are added behind them, and shares'."""
-    device, v, m = plan.device, plan.config, model.wgrad_thin
+    device, v, m, sharp = plan.device, plan.config, model.wgrad_thin, model.overlap.threads
     together = max(1, min(plan.resident, -(-plan.grid // device.multiprocessors)))
     issued = together * v.threads / (device.lanes * m.issued)
-    slot = overlapped(POWER, issued, m.alone)  # cycles between a warp's instructions
+    slot = overlapped(sharp, issued, m.alone)  # cycles between a warp's instructions
     every, stalled = gathered(plan)
     run = slot * (multiplied(plan, model) + every * m.gathered)
-    chunk = overlapped(POWER, run, m.waited) + stalled * m.stalled
+    chunk = overlapped(sharp, run, m.waited) + stalled * m.stalled
     finished = m.waited + v.few * v.vector * m.stored * slot
     rounds = -(-plan.grid // (plan.resident * device.multiprocessors))
     cycles = rounds * (-(-plan.chunks // plan.shares) * chunk + finished)
     copied = copying(device, m.copied * data(plan), model)
-    main = overlapped(POWER, copied, cycles / device.clock)
+    main = overlapped(sharp, copied, cycles / device.clock)
     begun = model.device.launch + m.start + m.cold * v.positions * v.few * v.vector
     bucket, moved = 4 * plan.gradient.weights, 2 * plan.shares - 1  # written and read
     return begun + main + adding(device, moved, bucket, model, 2 * SLICES)

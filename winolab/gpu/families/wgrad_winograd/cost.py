@@ -10,7 +10,6 @@ from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, from_l
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE
 from winolab.ref.arithmetic.split import products
 
-CACHED = 0.6  # share of L2 that a chunk may take to stay there
 SMALL = 4096  # channels × channels of the smallest blocks
 
 
@@ -49,7 +48,7 @@ def seconds(
     (tiles_m, tiles_n), (of_m, of_n), alpha = base.blocks, base.padded, base.tile.alpha
     size = ITEMSIZE[DTYPES[base.precision]]
     raw = size * (math.prod(p.x_shape) * base.pieces + math.prod(p.y_shape)) / p.groups
-    cached = chunk.stored <= CACHED * d.l2
+    cached = chunk.stored <= m.cached * d.l2
     moved = from_l2 if cached else copying
     transform = copying(d, raw / chunk.count, model) + moved(d, chunk.stored, model)
     share = m.split_products if parts == 2 else m.products
