@@ -178,7 +178,9 @@ def _errors(cells: Sequence[Cell]) -> list[str]:
         far = sum(abs(value - 1) > 0.2 for value in found)
         told.append(f"over the {said} {min(found):.2f} to {max(found):.2f}, {far} of {len(found)} "
                     "by more than a fifth")  # fmt: skip
-    return [f"Errors {'; '.join(told)}."]
+    bits = [c.ours for c in cells if c.column.startswith("bits of the reference's")]
+    same = f"Of {len(bits)} whose order is stated {sum(bits):.0f} have the reference's bits."
+    return [f"Errors {'; '.join(told)}.", *([same] if bits else [])]
 
 
 def _table1(cells: Sequence[Cell]) -> list[str]:

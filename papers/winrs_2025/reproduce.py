@@ -85,11 +85,21 @@ for precision in ("fp32", "fp16"):
         )
 
 # %% [markdown]
-# On the whole reconstructed grid, by the model that the planner chooses by
-# (`python -m papers.winrs_2025.measure.plans` times layers that are drawn from it):
+# On the whole reconstructed grid, by the model that the planner chooses by:
 
 # %%
 paper.table("plans")
+
+# %% [markdown]
+# A hundred layers drawn from it by a seed, on a GPU (`python -m papers.winrs_2025.measure.plans`).
+# The default is what was fastest of the kernels whose error is admitted unasked; tiles in two
+# launches that err more are faster in FP16 and have to be asked for.
+
+# %%
+paper.figure("plans_kernels")
+
+# %%
+paper.table("plans_kernels")
 
 # %% [markdown]
 # ## Where its conclusion holds

@@ -177,6 +177,7 @@ def fused2d() -> dict[str, list[dict]]:
         "direction": "forward", "kernel": "F(2×2,3×3)", "products": "fp32", "data": "u12",
         "plan": "64x32x8 channels", "rms": 1e-7, "mare": 1e-7, "predicted_rms": 1e-7,
         "predicted_mare": 1e-7, "simulated_rms": 1e-7, "simulated_mare": 1e-7,
+        "equal": True,
     }  # fmt: skip
     loop = {
         "layer": "Conv2 N=32", "precision": "fp16", "transforms": True, "pick": "Γ6(4,3) fp16",
@@ -266,6 +267,9 @@ def winrs_plans() -> list[dict]:
                     {
                         "input": x, "filter": "64x3x3x64", "precision": precision, "kind": kind,
                         "cold_us": [took] * 3, "tflops": gflop * 1e3 / took, "of_data": 0.2,
+                        "predicted_us": took + 75 * (kind == "omega, picked"),
+                        "kernel": "Ω8(3,6) and Ω4(3,2)" if kind == "winrs" else "Ω2(1,1)",
+                        "points": "best",
                         "run": run, **MACHINE,
                     }
                 )  # fmt: skip

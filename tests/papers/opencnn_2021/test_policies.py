@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.harness.tables import stored
+from experiments.harness.verdicts import Verdict
 from papers.opencnn_2021 import policies, texts
 from papers.opencnn_2021.machine import LAYERS
 
@@ -51,6 +52,21 @@ def test_errors_are_over_what_is_predicted_of_them() -> None:
     })  # fmt: skip
     (told,) = texts.TEXTS[policies.ERRORS.key].found(policies.cells_errors([row]))
     assert "prediction 2.00 to 2.00, 1 of 1" in told
+
+
+@pytest.mark.parametrize(("over", "same"), [(1.19, True), (1.21, False)])
+def test_errors_are_a_fifth_from_the_simulation_and_bits_its_own(over: float, same: bool) -> None:
+    row = {"layer": "Conv2", "batch": 32, "direction": "backward_data", "kernel": "F(2×2,3×3)"}
+    row |= {"products": "fp32", "plan": "64x32x8 channels", "data": "u11", "equal": same}
+    row |= {"rms": over * 1e-7, "simulated_rms": 1e-7, "predicted_rms": 1e-7}
+    cells = policies.cells_errors([row])
+    verdicts = {c.column: c.verdict for c in cells}
+    reached = Verdict.REACHED if same else Verdict.MISSED
+    assert verdicts["relative RMS, [-1, 1), over the simulation"] is reached
+    assert verdicts["bits of the reference's, [-1, 1)"] is reached
+    assert verdicts["relative RMS, [-1, 1), over the prediction"] is Verdict.SHOWN
+    _, told = texts.TEXTS[policies.ERRORS.key].found(cells)
+    assert told == f"Of 1 whose order is stated {int(same)} have the reference's bits."
 
 
 def test_a_loop_that_is_slower_wins_nowhere() -> None:

@@ -25,9 +25,9 @@ def test_wgmma_takes_products_and_repeated_reads_away(tile) -> None:
 
 
 def test_not_even_products_for_nothing_move_the_crossing() -> None:
-    """On layers of 32 channels fused Ω is as fast as direct products; elsewhere it stays behind by
-    more than the device model errs (0.067 of a time), however fast products were."""
+    """On layers of 32 channels fused Ω is as fast as direct products at 5 and 9 taps; elsewhere it
+    stays behind by more than a twentieth, however fast products were."""
     for line in lines():
-        as_fast = line.channels == 32 and line.taps != 7
-        assert (line.speed("mma") > 0.9) == (line.speed("free") > 0.9) == as_fast
+        as_fast = line.channels == 32 and line.taps in (5, 9)
+        assert (line.speed("mma") > 0.95) == (line.speed("free") > 0.95) == as_fast
         assert 1 <= line.speed("wgmma") / line.speed("mma") < 1.1

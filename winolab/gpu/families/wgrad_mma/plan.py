@@ -250,7 +250,8 @@ def _pairs(request: Request, g: Gradient) -> list[bool]:
 
 def near(request: Request) -> Iterator[WgradMmaPlan | WinrsMmaPlan]:
     """What can be picked of a request that does not say how: on 9.0, where direct products on wgmma
-    are faster from 64 channels on (docs/notes/042) and fewer were not measured, nothing."""
+    are faster than tiles whose error is admitted unasked (docs/notes/042), nothing; a tolerance
+    asks for every kernel."""
     if request.device.compute_capability != WGMMA:
         yield from plans(request)
 
