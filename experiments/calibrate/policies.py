@@ -96,14 +96,14 @@ def ratios(sample: Sample, policy: str, beside: tuple[str, ...]) -> Iterator[flo
             (sample.seconds[i], sample.seconds[j])
             for i, j in product(at, at)
             if min(sample.seconds[i], sample.seconds[j]) <= enough
-            if _pair(sample.plans[i][0], sample.plans[j][0], policy, beside)
+            if differ(sample.plans[i][0], sample.plans[j][0], policy, beside)
         ]
         if found:
             with_, without = map(min, zip(*found, strict=True))
             yield float(without / with_)
 
 
-def _pair(first: Any, second: Any, policy: str, beside: tuple[str, ...]) -> bool:
+def differ(first: Any, second: Any, policy: str, beside: tuple[str, ...]) -> bool:
     """Whether the first plan has the policy, and the second differs by it and what goes with it."""
     a, b = asdict(first.config), asdict(second.config)
     if first.kernel != second.kernel or a.keys() != b.keys() or policy not in a:

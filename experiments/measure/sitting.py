@@ -111,6 +111,7 @@ STEPS = (
     Step("thin", 120, "experiments.measure.ways.thin"),
     Step("fp16", 150, "experiments.training.run --plan fp16"),
     Step("seeds", 300, "experiments.training.run --plan seeds"),
+    Step("policies", 60, "experiments.measure.ways.policies"),
     Step("twice", 90, "experiments.measure.ways.two_trees --list narrow --most 60"),
     Step("judge_speed", 90, "pytest -q -m gpu tests/gpu/judge/test_speed.py", limited=False),
     Step("compiled", 300, f"{_NETWORKS} {_FIRST} --modes compiled"),

@@ -150,7 +150,7 @@ def stage(
     that wait there are, too. Those that are held in registers come past it, but through L1.
     """
     block, numbers, m = block_tiles(tile.alpha), x.numbers, model.gamma_wgmma
-    stored = model.gamma.stored  # what gamma_wgmma.transform says is of eight states
+    stored = model.gamma.stored  # m.transform is of eight states
     macs = rows * tile.alpha * block * outputs * KC * products(parts)
     # Half of the states each, or all of them for half of the tiles.
     filters = rows * tile.alpha * (block // WGMMA_TILES) * outputs * KC * HALF * parts
