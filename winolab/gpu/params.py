@@ -216,7 +216,8 @@ Kernels = Mapping[str, Launcher]
 
 # cuBLASLt's product of matrices whose columns lie one after another, ``pitch`` elements apart:
 # out, rows × columns, is a · b, each transposed or not; ``kind`` and ``out_kind`` are cudaDataType,
-# ``alignment`` is what divides every address, and ``size`` the workspace's, in bytes.
+# ``alignment`` is what divides every address, and ``size`` the workspace's, in bytes. No C struct
+# has the same fields: gpu/cublaslt.py alone reads them, by this Layout.
 PRODUCT = Layout(
     ("a b out workspace", POINTER),
     ("rows columns depth pitch_a pitch_b pitch_out size", LONG),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 from struct import calcsize
 
 import pytest
 
+import winolab
 from tests.gpu.support import host_compiler
 from winolab.gpu.codegen import emit, simulated
 from winolab.gpu.codegen.simulated_tiles import FP64, OUTPUTS, STATES
@@ -315,3 +317,16 @@ def test_a_type_s_name_belongs_to_one_file() -> None:
     for name in several.keys() - NUMBERS:
         found.setdefault(several[name], set()).add(name)
     assert found == ALTERNATIVES
+
+
+def test_no_struct_is_written_out_in_python_but_cublaslts() -> None:
+    """Those of kernels are read where kernels declare them."""
+    made = {}
+    for path in Path(winolab.__file__).parent.rglob("*.py"):
+        text = path.read_text("utf-8")
+        imported = re.search(r"from winolab.gpu.params import [^()]*\([^)]*\bLayout\b", text)
+        imported = imported or re.search(r"from winolab.gpu.params import .*\bLayout\b", text)
+        if imported or path.name == "params.py":
+            made[path.name] = re.findall(r"(\w+) = Layout\(|\bLayout\(\*run\)", text)
+    assert {name for name, found in made.items() if found} == {"params.py", "structs.py"}
+    assert made["params.py"] == ["PRODUCT"]

@@ -8,11 +8,11 @@ from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.depthwise.config import Stage
 from winolab.gpu.families.depthwise.tiling import Tiling
 from winolab.gpu.families.epilogue import finished
-from winolab.gpu.params import MAP, Kernels, Layout, Params, TensorMap, View
+from winolab.gpu.params import Kernels, Params, TensorMap, View
 from winolab.gpu.planner.request import ITEMSIZE
 
 PARAMS = layout("DepthwiseParams", "depthwise/arrays")
-MAPS = Layout(("x_map dy_map", MAP))  # of DepthwiseStagedParams, before these
+MAPS = layout("DepthwiseStagedParams", "depthwise/stages")  # before these
 SUMMED, SUM_THREADS = 32, 256  # elements and threads of a block that adds shares up
 
 
