@@ -72,7 +72,7 @@ def test_a_channel_that_reads_what_is_small_in_one_place(x, text, where, gpu, di
     else:
         b[:32, ..., 1::4] = 0
     got = executed(found, a, b, left)
-    assert left.view("int32")[0] == 1
+    assert left.view("int32")[[0, CONFIRMED]].any()  # by rows of tiles, or by suspects
     assert np.array_equal(got, executed(found.fallback, a, b))
 
 
