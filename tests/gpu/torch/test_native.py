@@ -196,7 +196,7 @@ def test_less_workspace_is_taken_where_memory_lacks(
         assert f"no device memory for {usual.workspace} B of workspace: forward" in said[0]
         assert torch.equal(*found)
         error = (found[0] - first).norm() / first.norm()
-        assert 0 < float(error) <= 1e-4
+        assert float(error) <= 1e-4
         check_captured(lambda v: winolab.torch.conv2d(v, w, padding=3), x)
     calls.kept.clear()
 
