@@ -20,7 +20,7 @@ from winolab.gpu.planner.ranking import WORTH
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import smaller
 from winolab.gpu.runtime.array_layout import ArrayLayout
-from winolab.gpu.runtime.arrays import TORCH, Described
+from winolab.gpu.runtime.arrays import Described
 from winolab.gpu.runtime.resolve import Resolved, resolve
 from winolab.options import ConvOptions
 from winolab.problem import Problem, shapes
