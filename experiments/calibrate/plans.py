@@ -215,8 +215,8 @@ def _ffma(request: Request, tile: Tile, text: str) -> Any:
     if base is None or base.kc != kc:
         return None
     numbers |= {"u_stages": int(stages[1]), "v_stages": int(stages[2])}
-    flags = {name: bool(numbers.pop(name, 0)) for name in ("load_warp", "compact")}
-    config = replace(base, bm=bm, **numbers, **flags)
+    load_warp = bool(numbers.pop("load_warp", 0))
+    config = replace(base, bm=bm, **numbers, load_warp=load_warp)
     if not config.served(tile.alpha):
         return None
     c = Correlation.of(request.problem, request.direction)

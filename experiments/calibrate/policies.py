@@ -40,7 +40,6 @@ POLICIES: dict[str, dict[str, tuple[str, ...]]] = {
         "split_k": ("finishers", *RINGS),
         "finishers": ("load_warp", "producers", "consumers", *RINGS),
         "load_warp": ("producers", "overlap", *RINGS),
-        "compact": (),
         "overlap": RINGS,
     },
     "gamma_wgmma": {

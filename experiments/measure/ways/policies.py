@@ -2,16 +2,16 @@
 
 On a GPU, of each case of CASES the fastest predicted plan that has a policy, and the fastest that
 differs from it by the policy alone and by what goes with it (POLICIES of calibrate.policies), are
-timed in turn with a cold L2 cache. Two policies have no such second plan among those offered. Γ on
-FFMA units has its filters compact wherever that is smaller: the other plan is the same with padded
-filters. Γ on wgmma has one buffer for what consumers exchange only where two have no room: the
-other plan is what would be picked of the algorithm if there were none.
+timed in turn with a cold L2 cache. One policy has no such second plan among those offered: Γ on
+wgmma has one buffer for what consumers exchange only where two have no room. The other plan is what
+would be picked of the algorithm if there were none.
 
 Rows go to experiments/results/policies.jsonl, and a call goes on where another ended. A row says
 whether today's pick of the layer in its precision has the policy (``picked``). The last lines say
 of each policy on how many layers it wins; the geometric mean of the time without over the time
 with, where a layer on which it loses counts as 1, as it need not be picked there; the most; and the
-mean of those layers on which it is picked, where losses count.
+mean of those layers on which it is picked, where losses count. Rows of a policy that went stay, and
+are told as all are.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.contenders import GROUPS, unnamed
 from winolab.bench.networks import parse
 from winolab.device import Device
-from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
-from winolab.gpu.families.gamma_ffma.plan import GammaFfmaPlan
 from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import Plan, Request
@@ -81,17 +79,6 @@ class Case:
         return replace(asked, precision=self.precision)
 
 
-COMPACT: tuple[Named, ...] = (  # output channels from a fourth of a block up
-    ("1x7x60x104x16>384x3x3x3p0x1x1", DATA, "gamma:8:6:3"),
-    ("32x1x1x480>20x1x1", FORWARD, "direct"),
-    ("1x128x128x128x32>32x3x3x3p1", FORWARD, "gamma:8:6:3"),
-    ("1x64x64x64x32>64x3x3x3p1", DATA, "gamma:8:6:3"),
-    ("32x17x17x128>128x1x7p0x3", FORWARD, "gamma:8:2:7"),
-    ("1x17x17x160>160x7x1p3x0", FORWARD, "direct"),
-    ("32x14x14x256>256x3x3p1", FORWARD, "gamma:8:6:3"),
-    ("128x22x22x320>320x2x2", FORWARD, "gamma:4:3:2"),
-    ("32x8x8x2048>320x1x1", FORWARD, "direct"),
-)
 EXCHANGES: tuple[Named, ...] = (
     ("128x32x32x160>160x4x4", FORWARD, "gamma:8:5:4"),
     ("128x48x48x128>128x4x4", DATA, "gamma:8:5:4"),
@@ -122,7 +109,6 @@ ALONG: tuple[tuple[str, Direction], ...] = (
     ("1x28x28x512>512x3x3p1", FORWARD),
 )
 _BY_POLICY = (
-    [Case("gamma_ffma.compact", *how, FFMA) for how in COMPACT],
     [Case("gamma_wgmma.exchanges", *how, SPLIT) for how in EXCHANGES],
     [Case("wgrad_ffma.wrap", layer, FILTER, how, FFMA) for layer, how in WRAP],
     [Case("wgrad_mma.wrap", layer, FILTER, FUSED, "fp16") for layer, how in WRAP if "3:6" in how],
@@ -148,9 +134,6 @@ def pair(case: Case, device: Device) -> Kinds:
     plans = sorted(candidates(asked).plans, key=lambda p: p.predicted)
     section, name = case.policy.split(".")
     for p in (p for p in plans if has(p, case.policy)):
-        if isinstance(p, GammaFfmaPlan):
-            config = replace(p.config, compact=False)
-            return {p: "with", gamma_ffma._plan(asked, p.correlation, p.tile, config): "without"}
         others = (q for q in plans if not has(q, case.policy))
         if case.policy != "gamma_wgmma.exchanges":
             beside = POLICIES[section][name]

@@ -75,8 +75,8 @@ def test_a_unit_has_constants_and_exact_programs_before_the_kernels() -> None:
 
 
 def test_constants_are_numbers() -> None:
-    source = unit("", {"LOAD_WARP": True, "COMPACT": False, "UNITS": 1 << 40}, {}, ())
-    assert "constexpr int LOAD_WARP = 1;\nconstexpr int COMPACT = 0;\n" in source
+    source = unit("", {"LOAD_WARP": True, "FUSED": False, "UNITS": 1 << 40}, {}, ())
+    assert "constexpr int LOAD_WARP = 1;\nconstexpr int FUSED = 0;\n" in source
     assert f"constexpr long long UNITS = {1 << 40};" in source
 
 

@@ -108,7 +108,6 @@ STRUCTS = {
     "fused2d filter": ("Fused2dFilterParams", "fused2d/filter", [fused2d.FILTER_PARAMS], []),
     "ffma filter": ("GammaFfmaFilterParams", "gamma_ffma/filter", [FFMA.FILTER_PARAMS], []),
     "ffma": ("PlainParams", "gamma_ffma/block", [FFMA.PARAMS], []),
-    "compact": ("CompactParams", "gamma_ffma/block", [FFMA.COMPACT_PARAMS], []),
     "fused filter": ("FusedParams", "gamma_ffma/block", [FFMA.FUSED_PARAMS], []),
     "mma": ("GammaMmaParams", "gamma_mma/block", [GAMMA_MMA], []),
     "wgmma": ("GammaWgmmaParams", "gamma_wgmma/block", [launch.PARAMS], []),

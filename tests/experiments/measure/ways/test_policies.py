@@ -57,7 +57,7 @@ def test_what_has_no_policy() -> None:
     wrapped = next(c for c in CASES if c.policy == "wgrad_ffma.wrap")
     with_, _ = pair(wrapped, H200)
     assert not has(with_, "wgrad_mma.wrap")
-    assert not has(with_, "gamma_ffma.compact")
+    assert not has(with_, "gamma_wgmma.exchanges")
 
 
 def measured(monkeypatch, file, took) -> list[str]:
@@ -96,7 +96,7 @@ def test_pairs_are_timed_once_and_say_what_a_policy_is_worth(tmp_path, monkeypat
     )
     assert said in capsys.readouterr().out
     assert measured(monkeypatch, file, (20.0, 21.0)) == []
-    with pytest.raises(BadParameter, match=r"'wrap'; .*gamma_ffma\.compact"):
+    with pytest.raises(BadParameter, match=r"'wrap'; .*gamma_wgmma\.exchanges"):
         policies.main("wrap")
 
 

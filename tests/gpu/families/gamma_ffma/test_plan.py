@@ -139,14 +139,11 @@ def test_blocks_are_as_wide_as_the_output_channels_ask() -> None:
     assert [v.bm for v in fitted(CONFIGS[8][2], 8, 40)] == [64]  # has half the accumulators
 
 
-def test_no_more_filters_are_kept_than_there_are() -> None:
-    """320 channels in blocks of 112, but for channels that are loaded one by one."""
+def test_the_last_block_of_filters_is_filled_up() -> None:
+    """320 output channels in three blocks of 112."""
     p = best(parse_layer("128x22x22x320:320x2x2").problem, algorithm=gamma(8, 7, 2))
-    assert (p.config.bm, p.config.compact, p.pitch) == (112, True, 320)
-    assert p.workspace == 4 * 8 * 2 * 320 * 320
-    assert "compact=1" in str(p)
-    p = best(parse_layer("32x48x48x63:65x3x3").problem, aligned=False, algorithm=gamma(8, 6, 3))
-    assert (p.config.bm, p.config.compact, p.pitch) == (72, False, 72)
+    assert (p.config.bm, p.blocks_m) == (112, 3)
+    assert p.workspace == 4 * 8 * 2 * 320 * 336
 
 
 @pytest.mark.parametrize(

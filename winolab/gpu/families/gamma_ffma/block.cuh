@@ -2,7 +2,7 @@
 #pragma once
 
 #include "either.cuh"
-#include "tensor_map.cuh"
+#include "pipeline.cuh"
 #ifdef EPILOGUE
 #include "epilogue.cuh"
 #endif
@@ -16,16 +16,6 @@ struct PlainParams {
   EpilogueParams epilogue;
 #endif
 };
-struct CompactParams {
-  TensorMap u_map;
-  const float* x;
-  const float* u;
-  float* y;
-  #include "correlation_fields.cuh"
-#ifdef EPILOGUE
-  alignas(64) EpilogueParams epilogue;
-#endif
-};
 // FUSED: u is the filter itself, as the convolution runs over it; element (m = 0, tap = 0, c = 0).
 struct FusedParams {
   const float* x;
@@ -37,8 +27,7 @@ struct FusedParams {
   EpilogueParams epilogue;
 #endif
 };
-using GammaFfmaParams =
-    Either<COMPACT, CompactParams, Either<FUSED, FusedParams, PlainParams>::type>::type;
+using GammaFfmaParams = Either<FUSED, FusedParams, PlainParams>::type;
 
 constexpr int THREADS = CONSUMERS + PRODUCERS + FINISHERS;
 constexpr int STORERS = FINISHERS ? FINISHERS : CONSUMERS;         // who finishes outputs
@@ -80,7 +69,7 @@ constexpr int HELD = TT / PASSES, SIDE = HELD < 4 ? HELD : 4;      // of a lane;
 constexpr int GROUPS_M = (TM + LANES_T - 1) / LANES_T;             // of 32 outputs, the last padded
 constexpr int ROW = 32 * GROUPS_M;                                 // floats of a staged tile
 static_assert(!OVERLAP || BATCH % 2 == 0, "tiles side by side are loaded together");
-static_assert(!FUSED || (!BULK && !COMPACT), "who transforms the filter copies none of it");
+static_assert(!FUSED || !BULK, "who transforms the filter copies none of it");
 static_assert(KC % CPT == 0 && (XVEC == 1 || XVEC == CPT), "producer shape");
 static_assert(BT % ROWS == 0 && COLUMNS % 4 == 0, "four tiles of a vector lie in one row");
 static_assert(BM % LANES_M == 0 && TT % 4 == 0 && BT <= CONSUMERS, "tile shape");

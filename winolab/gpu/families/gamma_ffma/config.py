@@ -40,7 +40,6 @@ class Config(KernelConfig):
     producers: int = 128  # threads that make V and copy U
     finishers: int = 0  # threads that finish outputs; without, the consumers do
     load_warp: bool = False  # whether a producers' warp copies U and makes no V
-    compact: bool = False  # whether U has no outputs that fill up the last block, but tensor copies
     overlap: bool = False  # whether a producer makes two tiles side by side of what both meet
     fused: bool = False  # whether producers transform the filter: no launch does, before
 
@@ -105,12 +104,6 @@ class Config(KernelConfig):
         """
         return alpha == 16 and bool(self.bulk) and self.share >= 7 and self.xvec > 1
 
-    def compacts(self, outputs: int) -> bool:
-        """Whether U is: where it is smaller so, up to 16 times where outputs are few (note 052).
-        Tensor copies take 2 % less time than bulk ones to 1 % more, but up to 8 % more where x
-        comes in scalars, which keep their warp late."""
-        return bool(self.bulk) and self.xvec > 1 and outputs % self.bm > 0
-
     def shared_memory(self, alpha: int) -> int:
         """Bytes of the kernel's shared memory."""
         floats = alpha * self.kc * (self.u_stages * self.bm + self.v_stages * self.v_stride)
@@ -131,7 +124,6 @@ class Config(KernelConfig):
             "partial",
             "xvec",
             "load_warp",
-            "compact",
             "overlap",
             "fused",
         )
@@ -276,7 +268,6 @@ def configs(tile: Tile, correlation: Correlation, request: Request) -> Iterator[
         for s in shapes:
             size = methodcaller("shared_memory", tile.alpha)
             if s := as_fit(s, size, device.shared_memory, "u_stages"):
-                s = replace(s, compact=s.compacts(correlation.out_channels))
                 if config:
                     yield s
                     continue

@@ -1,7 +1,6 @@
 // U = G w for every outer tap, laid out as the main kernel's bulk copies want it:
 // [block of BM outputs][outer tap / SHARE][chunk of KC channels][filter row % SHARE]
-// [state][channel][output], zero-filled; COMPACT, for tensor copies, which fill up the last block:
-// [outer tap / SHARE][chunk of KC channels][filter row % SHARE][state][channel][output, in fours].
+// [state][channel][output], zero-filled.
 // The operand map is in the strides: backward data swaps m and c and walks the taps backwards.
 #pragma once
 
@@ -50,8 +49,6 @@ __device__ __forceinline__ void transform_taps(const GammaFfmaFilterParams& p, S
   if (warp >= FILTER_ROWS) return;
   // Filter rows that share a stage of V follow one another; widths come between their groups.
   const int group = row / SHARE * p.taps_width + fw, m = m0 + lane;
-  const int pitch = (p.out_channels + 3) / 4 * 4;
-  if (COMPACT && m >= pitch) return;
   const long long block = (long long)(m / BM) * (p.taps / SHARE) + group;
 #pragma unroll
   for (int i = 0; i < 32 / FILTER_ROWS; ++i) {
@@ -61,17 +58,10 @@ __device__ __forceinline__ void transform_taps(const GammaFfmaFilterParams& p, S
     for (int j = 0; j < R; ++j) tap[j] = staged[j][oc][lane];
     transform_filter(tap, state);
     if (c >= p.chunks * KC || m >= p.blocks_m * BM) continue;
-    if constexpr (COMPACT) {
-      const int stage = (group * p.chunks + c / KC) * SHARE + row % SHARE;
-      float* u = p.u + ((long long)stage * ALPHA * KC + c % KC) * pitch + m;
+    const long long stage = (block * p.chunks + c / KC) * SHARE + row % SHARE;
+    float* u = p.u + (stage * ALPHA * KC + c % KC) * BM + m % BM;
 #pragma unroll
-      for (int s = 0; s < ALPHA; ++s) u[(long long)s * KC * pitch] = state[s];
-    } else {
-      const long long stage = (block * p.chunks + c / KC) * SHARE + row % SHARE;
-      float* u = p.u + (stage * ALPHA * KC + c % KC) * BM + m % BM;
-#pragma unroll
-      for (int s = 0; s < ALPHA; ++s) u[(long long)s * KC * BM] = state[s];
-    }
+    for (int s = 0; s < ALPHA; ++s) u[(long long)s * KC * BM] = state[s];
   }
 }
 

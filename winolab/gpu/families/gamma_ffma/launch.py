@@ -6,17 +6,11 @@ from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import correlation_params
 from winolab.gpu.families.epilogue import finished
 from winolab.gpu.families.gamma_ffma.tiling import FILTER_THREADS, Tiling
-from winolab.gpu.params import (
-    Kernels,
-    Params,
-    TensorMap,
-    View,
-)
+from winolab.gpu.params import Kernels, Params, View
 
 # The kernels' parameter structs, field for field.
 FILTER_PARAMS = layout("GammaFfmaFilterParams", "gamma_ffma/filter")
 PARAMS = layout("PlainParams", "gamma_ffma/block")
-COMPACT_PARAMS = layout("CompactParams", "gamma_ffma/block")
 FUSED_PARAMS = layout("FusedParams", "gamma_ffma/block")
 FALLBACK_PARAMS = layout("FallbackParams", "gamma_ffma/fallback_kernel")  # behind three structs
 
@@ -100,10 +94,7 @@ def filter_params(call: Tiling, group: int, w: View | None, prepared: int) -> Pa
 
 def main_params(call: Tiling, group: int, x: View, prepared: int, y: View) -> Params:
     """Parameters of a group's convolution, the transformed filters at address ``prepared``."""
-    values = _values(call, group, x, prepared, y)
-    if not call.config.compact:
-        return PARAMS.pack(*values)
-    return COMPACT_PARAMS.pack(_filters(call, group, prepared), *values)
+    return PARAMS.pack(*_values(call, group, x, prepared, y))
 
 
 def _values(call: Tiling, group: int, x: View, prepared: int, y: View) -> tuple[int, ...]:
@@ -114,15 +105,6 @@ def _values(call: Tiling, group: int, x: View, prepared: int, y: View) -> tuple[
         y.address + 4 * group * call.correlation.out_channels,
         *correlation_params.values(call, x, y),
     )
-
-
-def _filters(call: Tiling, group: int, prepared: int) -> TensorMap:
-    """The tensor map of a group's transformed filter: outputs, then all else."""
-    rows = call.tile.alpha * call.config.kc  # a copy's
-    address = _filter(call, group, prepared)
-    sizes = (call.pitch, call.workspace // (4 * call.pitch * call.correlation.groups), 1, 1, 1)
-    box = (call.config.bm, rows, 1, 1, 1)
-    return TensorMap.of(address, 4, sizes, (call.pitch, 0, 0, 0), box, plain=True)
 
 
 def _filter(call: Tiling, group: int, prepared: int) -> int:

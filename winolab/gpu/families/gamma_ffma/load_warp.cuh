@@ -15,13 +15,11 @@ __device__ __forceinline__ void load_filters(const GammaFfmaParams& p, GammaFfma
     const PartialSums sums(steps, scheduler.sharers);
     const int block_m = GammaWorkTile(p, scheduler.index).block_m;
     const float* u = p.u + ((long long)block_m * steps.all + steps.begin) * (SHARE * U_SIZE);
-    int u_row = steps.begin * (SHARE * ALPHA * KC);  // instead, COMPACT: of the tensor map
     for (int sum = 0; sum < sums.count; ++sum) {
       if (issues) {
         for (int stage = SHARE * sums.at(sum); stage < SHARE * sums.at(sum + 1); ++stage) {
           barrier_wait(&shared.u_empty[u_pipe.stage], u_pipe.phase ^ 1);
-          copy_stage(p, shared.u[u_pipe.stage], u, u_row, block_m * BM,
-                     &shared.u_full[u_pipe.stage]);
+          copy_stage(shared.u[u_pipe.stage], u, &shared.u_full[u_pipe.stage]);
           u_pipe.advance();
         }
       }

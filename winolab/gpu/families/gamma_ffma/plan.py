@@ -22,7 +22,7 @@ from winolab.gpu.families.gamma_ffma.config import CONFIGS, MODULI, Config, conf
 from winolab.gpu.families.gamma_ffma.cost import seconds
 from winolab.gpu.families.gamma_ffma.published import Published, part
 from winolab.gpu.families.gamma_ffma.source import source
-from winolab.gpu.families.gamma_ffma.tiling import FILTER_BLOCK, Tiling, padded_outputs
+from winolab.gpu.families.gamma_ffma.tiling import FILTER_BLOCK, Tiling
 from winolab.gpu.params import (
     MOST_BLOCKS,
     Kernels,
@@ -348,7 +348,7 @@ def _plan(request: Request, correlation: Correlation, tile: Tile, config: Config
     whole = work_tiles if config.split_k == 1 else work_tiles // blocks * blocks
     grid = min(whole, blocks) or config.split_k * min(work_tiles, slots)
     stages = math.prod(correlation.filter) // tile.r * -(-correlation.channels // config.kc)
-    transformed = 4 * stages * tile.alpha * config.kc * padded_outputs(correlation, config)
+    transformed = 4 * stages * tile.alpha * config.kc * blocks_m * config.bm
     plan = GammaFfmaPlan(
         request.direction,
         request.problem,

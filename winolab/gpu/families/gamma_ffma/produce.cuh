@@ -30,19 +30,11 @@ __device__ __forceinline__ void meet(int sharers) {
   }
 }
 
-// Starts the bulk copy of a stage of U, and goes on to the next: in U or, COMPACT, in its tensor map,
-// from a row on. (A template, so that only COMPACT asks for the map.)
-template <class P>
-__device__ __forceinline__ void copy_stage(const P& p, float* to, const float*& u, int& row,
-                                           int output, unsigned long long* full) {
+// Starts the bulk copy of a stage of U, and goes on to the next.
+__device__ __forceinline__ void copy_stage(float* to, const float*& u, unsigned long long* full) {
   barrier_arrive_expect(full, U_SIZE * 4);
-  if constexpr (COMPACT) {
-    box_copy(to, p.u_map, output, row, 0, 0, 0, full);
-    row += ALPHA * KC;
-  } else {
-    bulk_copy(to, u, U_SIZE * 4, full);
-    u += U_SIZE;
-  }
+  bulk_copy(to, u, U_SIZE * 4, full);
+  u += U_SIZE;
 }
 
 // CPT channels of one pixel, of which ``left`` are there, 1 or more, or zeros.
@@ -117,7 +109,6 @@ __device__ __forceinline__ void produce(const GammaFfmaParams& p, GammaFfmaShare
         fd = tap / p.taps_width / (p.taps_height / SHARE);
     const float* u =
         p.u + ((long long)work.block_m * steps.all + steps.begin) * (SHARE * U_SIZE);
-    int u_row = steps.begin * (SHARE * ALPHA * KC);  // instead, COMPACT: of the tensor map
     const float* x[GROUPS];
     unsigned inside[GROUPS];
     bool new_tap = true;
@@ -225,8 +216,7 @@ __device__ __forceinline__ void produce(const GammaFfmaParams& p, GammaFfmaShare
       } else if (thread == ISSUER) {
         for (int row = 0; row < SHARE; ++row) {
           barrier_wait(&shared.u_empty[u_pipe.stage], u_pipe.phase ^ 1);
-          copy_stage(p, shared.u[u_pipe.stage], u, u_row, work.block_m * BM,
-                     &shared.u_full[u_pipe.stage]);
+          copy_stage(shared.u[u_pipe.stage], u, &shared.u_full[u_pipe.stage]);
           u_pipe.advance();
         }
       }

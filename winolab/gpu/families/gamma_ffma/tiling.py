@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from winolab.device import Device
 from winolab.gpu.families.gamma.named import Named
 from winolab.gpu.families.gamma_ffma.config import Config
-from winolab.gpu.planner.correlation import Correlation
 
 FILTER_BLOCK, FILTER_THREADS = 32, 256  # output and input channels of a block; its threads
 
@@ -48,11 +47,6 @@ class Tiling(Named):
         return -(-self.correlation.out_channels // self.config.bm)
 
     @property
-    def pitch(self) -> int:
-        """Output channels of the transformed filter."""
-        return padded_outputs(self.correlation, self.config)
-
-    @property
     def columns(self) -> int:
         """Tile columns: of all images and depths, one for every n outputs of the width."""
         return self.correlation.batch * self.correlation.output[0] * self.tiles_width
@@ -62,13 +56,7 @@ class Tiling(Named):
         """Blocks that transform a group's filter."""
         v = self.config
         return (
-            -(-self.pitch // FILTER_BLOCK),
+            -(-self.blocks_m * v.bm // FILTER_BLOCK),
             -(-self.chunks * v.kc // FILTER_BLOCK),
             math.prod(self.outer),
         )
-
-
-def padded_outputs(correlation: Correlation, config: Config) -> int:
-    """Output channels of the transformed filter, where there is one: tensor copies take fours."""
-    step = 4 if config.compact else config.bm
-    return -(-correlation.out_channels // step) * step
