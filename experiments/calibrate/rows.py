@@ -23,7 +23,7 @@ RESULTS = ROOT / "experiments" / "results"
 # for the plan without, whose time is 0.7 and 1.4 % longer on the mean.
 GONE = re.compile(r"(?<=share=\d) stages=[23]\b| whole=1\b")
 # What Γ on FFMA units had, whose last block of filters was not filled up. Rows with it stand for
-# the plan without, whose time is 1.2 % longer on the mean, whose workspace is larger (075).
+# the plan without: of nine pairs the mean of both times is equal, -8 to 8 % each (docs/notes/052).
 COMPACT = " compact=1"
 DEVICES = {device.name: device for device in DATASHEETS.values()}
 # Files of whole layers of every kind, and the kernels there that models are fitted to.

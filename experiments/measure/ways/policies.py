@@ -97,6 +97,9 @@ WRAP = (
     ("1x64x64x64x32>64x3x3x3p1", "omega:8:3:6"),
     ("1x17x17x128>192x1x7p0x3", ""),
     ("32x28x28x512>512x3x3p1", "omega:8:3:6"),
+    ("32x14x14x256>256x3x3p1", "omega:8:3:6"),  # where units that run on are far fewer
+    ("32x7x7x512>512x3x3p1", "omega:8:3:6"),
+    ("32x14x14x512>512x3x3p1", "omega:8:3:6"),
 )
 ALONG: tuple[tuple[str, Direction], ...] = (
     ("1x130x130x128>128x3x3s2p1", DATA),
