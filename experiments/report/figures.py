@@ -60,6 +60,7 @@ mpl.rcParams.update(SETTINGS)
 
 
 PHONE = 3.7  # inches that a page of 390 pixels leaves
+LETTERS = 11  # of a legend, an inch
 _narrow: ContextVar[bool] = ContextVar("narrow", default=False)
 # Figures that a narrow page has otherwise: panels one below the other, names above their lines.
 SIDE_BY_SIDE: WeakSet[Figure] = WeakSet()
@@ -145,15 +146,25 @@ def intervals(panel: Axes, at, values, colour: str, marker: str, label: str) -> 
 
 
 def with_legend(figure: Figure, *panels: Axes, columns: int = 3) -> Figure:
-    """The figure, under it a legend of what these panels show, each name once."""
+    """The figure, under it a legend of what these panels show, each name once.
+
+    It has as many columns as the figure is wide enough for; a single one breaks its lines.
+    """
     found = {}
     for panel in panels:
         for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
             found.setdefault(name, handle)
-    figure.legend(
-        list(found.values()), list(found), loc="outside lower center", frameon=False,
-        ncols=1 if _narrow.get() else columns,
-    )  # fmt: skip
+    names = list(found)
+    for ncols in range(1 if _narrow.get() else columns, -1, -1):
+        if not ncols:  # one column is too wide as well
+            names = [textwrap.fill(name, int(LETTERS * figure.get_figwidth())) for name in names]
+        legend = figure.legend(
+            list(found.values()), names, loc="outside lower center", frameon=False,
+            ncols=max(1, ncols),
+        )  # fmt: skip
+        if not ncols or legend.get_window_extent().width <= figure.bbox.width:
+            break
+        legend.remove()
     return figure
 
 
@@ -164,13 +175,16 @@ def mean(rows: Sequence[Row], metric: str) -> float:
 
 def gains(cells: Sequence[Cell]) -> Figure:
     """What policies are worth, a line each: times without over times with them, by kernel."""
-    figure, panels = panels_of(1, 1, (7, 3.2))
     kernels = list(dict.fromkeys(c.where for c in cells))
-    for column in dict.fromkeys(c.column for c in cells):
+    columns = list(dict.fromkeys(c.column for c in cells))
+    size = (PHONE, 2.6 + 0.25 * len(columns)) if is_narrow() else (9, 2.8 + 0.1 * len(columns))
+    figure, panels = panels_of(1, 1, size)
+    SIDE_BY_SIDE.add(figure)
+    for column in columns:
         mine = [c for c in cells if c.column == column]
         at, values = [kernels.index(c.where) for c in mine], [c.ours for c in mine]
         panels[0].plot(at, values, "o-", markersize=4, label=column)
     panels[0].axhline(1, color=INK, linewidth=0.6)
-    panels[0].set_xticks(range(len(kernels)), kernels, rotation=20)
+    panels[0].set_xticks(range(len(kernels)), kernels, rotation=60 if is_narrow() else 20)
     panels[0].set_ylabel("without over with")
     return with_legend(figure, panels[0])

@@ -99,18 +99,29 @@ def _study(name: str, results: Sequence[tuple[Table, Sequence[Row]]], cells) -> 
 
 
 def _provenance(results: Sequence[tuple[Table, Sequence[Row]]]) -> str:
+    """Versions, commits and devices of the rows; the latest of many commits."""
     every = [row for _, rows in results for row in rows]
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     parts = [
         f"{name} {', '.join(values)}"
         for name, key in (
-            ("winolab", "winolab"), ("commit", "commit"), ("NumPy", "numpy"),
-            ("Python", "python"), ("on", "device"),
+            ("winolab", "winolab"), ("NumPy", "numpy"), ("Python", "python"), ("on", "device"),
         )
         if (values := dict.fromkeys(str(row[key]) for row in every if row.get(key)))
     ]  # fmt: skip
     parts.append(f"written {made}")
-    return f'<p class="quiet">{escape(" · ".join(parts))}</p>'
+    commits = list(dict.fromkeys(str(row["commit"]) for row in every if row.get("commit")))
+    if len(commits) == 1:
+        parts.insert(1, f"commit {commits[0]}")
+    said = f'<p class="quiet">{escape(" · ".join(parts))}</p>'
+    if len(commits) < 2:
+        return said
+    dated = [row for row in every if row.get("commit") and row.get("run")]
+    last = max(dated, key=lambda row: str(row["run"]))["commit"] if dated else commits[-1]
+    return said + (
+        f'<details class="quiet"><summary>Rows of {len(commits)} commits, the latest {escape(last)}'
+        f"</summary><p>{escape(', '.join(commits))}</p></details>"
+    )
 
 
 INTRODUCTION = """<p>Winograd convolution saves multiplications and pays in rounding error. Papers

@@ -95,7 +95,7 @@ def _small(text: str) -> str:
 
 def _small_tag(tag: str) -> str:
     """One tag: what stands between tags is read and left as it is."""
-    if tag.startswith("<g id="):
+    if tag.startswith(("<g id=", "<image")):  # equal images have equal names, which none refers to
         tag = re.sub(r' id="[^"]*"', "", tag)
     if tag.startswith("<image"):
         return re.sub(r"\s*\n\s*", "", tag)

@@ -24,6 +24,7 @@ from experiments.report.figures import (
     INK,
     PAPER_STYLE,
     Drawn,
+    is_narrow,
     lines_of,
     panels_of,
     with_legend,
@@ -35,6 +36,7 @@ WHY = "no GPU has trained these yet"
 PLANS = {4: "ilsvrc", 5: "cifar"}
 DATA = {4: "ILSVRC2012", 5: "Cifar10"}
 FIGURES = {11: 4, 12: 5}  # and the tables whose runs they show
+ACROSS = 3  # panels that a page has beside each other
 COMMANDS = {"training": "python -m experiments.training.run --plan cifar; … --plan ilsvrc"}
 OTHER: dict[str, Any] = {"standing": Verdict.NOT_COMPARABLE}
 Pair = tuple[Row, Row]  # by winolab, by PyTorch
@@ -143,18 +145,23 @@ def shares(number: int, rows: Sequence[Row]) -> Figure:
 
 
 def curves(number: int, rows: Sequence[Row]) -> Figure:
-    """A panel a network: losses over steps, a line a method."""
+    """A panel a network and optimizer: losses over steps, a line a method."""
     measured = pairs(number, rows)
-    figure, panels = panels_of(1, len(measured), (3.4 * len(measured) + 1, 3.4), sharey=False)
-    for panel, (where, runs) in zip(panels, measured.items(), strict=True):
+    across = len(measured) if is_narrow() else min(ACROSS, len(measured))
+    down = -(-len(measured) // across)
+    figure, panels = panels_of(down, across, (3.4 * across + 1, 3 * down + 0.4), sharey=False)
+    for panel in panels[len(measured) :]:
+        panel.remove()
+    for panel, (where, runs) in zip(panels, measured.items(), strict=False):
         for run, colour, name in zip(runs, (COLOURS["best"], "black"), ("winolab", "PyTorch"),
                                      strict=True):  # fmt: skip
             losses = [math.nan if v is None else v for v in run["losses"]]
             steps = [run["every"] * i for i in range(len(losses))]
             panel.plot(steps, losses, color=colour, label=name, marker=".", linewidth=0.9)
-        panel.set_title(where.partition(",")[0])
+        panel.set_title(where.rpartition(",")[0])
         panel.set_xlabel("step")
-    panels[0].set_ylabel("loss")
+    for panel in panels[: len(measured) : across]:
+        panel.set_ylabel("loss")
     return with_legend(figure, panels[0])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -169,6 +170,39 @@ def test_figures_of_one_page_share_no_names() -> None:
     ids = [re.findall(r' id="([^"]+)"', svg(figure())) for _ in range(2)]
     assert ids[0]
     assert not set(ids[0]) & set(ids[1])
+
+
+def test_equal_images_of_a_figure_share_no_name() -> None:
+    """The report had the name of one thrice: matplotlib names an image by its bytes."""
+    made, panels = figures.panels_of(1, 2, (6, 3))
+    for panel in panels:
+        panel.imshow([[0, 1], [1, 0]])
+    drawn = svg(made)
+    assert drawn.count("<image") == 2
+    ids = re.findall(r' id="([^"]+)"', drawn)
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("name", ["a policy", "a policy of many words " * 3])
+def test_a_legend_is_as_wide_as_its_figure_at_most(name: str) -> None:
+    for slim in (False, True):
+        with figures.narrow() if slim else nullcontext():
+            made, panels = figures.panels_of(1, 2, (7, 3))
+            for i in range(5):
+                panels[0].plot([i], [i], label=f"{i} {name}")
+            figures.with_legend(made, panels[0])
+        (legend,) = made.legends
+        assert legend.get_window_extent().width <= made.bbox.width
+        assert len(legend.get_texts()) == 5
+
+
+def test_of_many_commits_the_latest_stands_open() -> None:
+    table = studies.tables()[0]
+    rows = [{"commit": f"c{i}", "run": f"2026-01-0{i}"} for i in (1, 3, 2)]
+    said = page._provenance([(table, rows)])
+    assert "<summary>Rows of 3 commits, the latest c3</summary><p>c1, c3, c2</p>" in said
+    assert "commit" not in said.partition("<details")[0]
+    assert "· commit c1<" in page._provenance([(table, rows[:1])])
 
 
 def test_panels_stand_side_by_side_or_in_one_column() -> None:

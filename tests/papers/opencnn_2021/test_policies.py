@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from experiments.harness.tables import stored
 from experiments.harness.verdicts import Verdict
-from papers.opencnn_2021 import policies, texts
+from papers.opencnn_2021 import figures, policies, texts
 from papers.opencnn_2021.machine import LAYERS
 
 
@@ -67,6 +69,19 @@ def test_errors_are_a_fifth_from_the_simulation_and_bits_its_own(over: float, sa
     assert verdicts["relative RMS, [-1, 1), over the prediction"] is Verdict.SHOWN
     _, told = texts.TEXTS[policies.ERRORS.key].found(cells)
     assert told == f"Of 1 whose order is stated {int(same)} have the reference's bits."
+
+
+def test_names_of_lines_do_not_overlap() -> None:
+    """64 of them stood on each other in four inches."""
+    for figure in (
+        figures.loop(stored("fused2d_wgmma_loop")),
+        figures.dots(policies.cells_errors, "over the", "ratio", stored("fused2d_errors")),
+    ):
+        figure.draw_without_rendering()
+        boxes = [label.get_window_extent() for label in figure.axes[0].get_yticklabels()]
+        assert len(boxes) > 20
+        for above, below in itertools.pairwise(boxes):
+            assert above.y0 >= below.y1
 
 
 def test_a_loop_that_is_slower_wins_nowhere() -> None:
