@@ -132,7 +132,9 @@ def _by_dask(
     try:
         distributed = importlib.import_module("distributed")
     except ImportError:
-        raise ValueError("Dask is not installed; pip install 'winolab[dask]'") from None
+        raise ValueError(
+            "Dask is not installed; pip install '.[dask]' in winolab's checkout"
+        ) from None
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # a lost worker is no news
     with _cluster(distributed, workers, where) as client:
         made: list[Any] = []

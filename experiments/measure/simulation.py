@@ -81,7 +81,7 @@ def main(
 ) -> None:
     """Measure on one core of this machine."""
     if loops.installed() is None:
-        raise SystemExit("numba is not installed: pip install 'winolab[fast]'")
+        raise SystemExit("numba is not installed: pip install '.[fast]' in winolab's checkout")
     rows = []
     for precision in PRECISIONS:
         rows.append(row(precision, rounds))

@@ -25,8 +25,8 @@ WHAT = (
     "points are named, `gamma:9:6:3@0,3/4,…,x^2+1`. Every one is proved when it is built, and a "
     "test multiplies long integers by it, apart from that proof. Generated from "
     "`winolab/ref/algebra/data/records.json` by `python -m experiments.report.documents`; "
-    "`python -m experiments.calibrate.records` searches what has no rows yet, on Dask with --dask; "
-    "an interrupted search goes on with the same command."
+    "`python -m experiments.calibrate.records` searches what has no rows yet, on Dask with "
+    "`--dask`; an interrupted search goes on with the same command."
 )
 SEARCH = (
     "The search minimises the noise gain over real points and over factors x² + c and x² ± b x + c "

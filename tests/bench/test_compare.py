@@ -155,7 +155,7 @@ def test_a_torch_that_sees_no_gpu_says_what_to_install(monkeypatch) -> None:
         __version__="2.9.0+cpu", cuda=SimpleNamespace(is_available=lambda: False)
     )
     for spec, load, message in (
-        (None, broken, r"torch is not installed: pip install 'winolab\[torch\]'"),
+        (None, broken, r"torch is not installed: pip install '.\[torch\]'"),
         ("torch", broken, r"cannot be imported: install it anew \(libcudart"),
         ("torch", lambda name: blind, r"torch 2\.9\.0\+cpu sees no GPU: install one built"),
     ):

@@ -17,7 +17,8 @@ def axes(given: Any = None) -> Any:
         from matplotlib.figure import Figure
     except ImportError:
         raise ValueError(
-            "pictures need matplotlib: pip install 'winolab[pictures]', or pass axes"
+            "pictures need matplotlib: pip install '.[pictures]' in winolab's checkout, "
+            "or pass axes"
         ) from None
     figure = Figure(figsize=(6, 3.5), layout="constrained")
     return figure.subplots()

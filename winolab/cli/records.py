@@ -19,7 +19,8 @@ from winolab.ref.records.table import Record, records
 
 LEGEND = (
     "More states than n + r - 1 buy accuracy. Errors are simulated, the mean of five seeds; gain "
-    "is the noise gain, of its optimum as much as stands behind it; counts are of AT, G and BT."
+    "is the noise gain, of optimum that over what real numbers in place of fractions have; counts "
+    "are of AT, G and BT."
 )
 
 
@@ -88,5 +89,10 @@ def _table(found: tuple[Record, ...]) -> Group:
     ]
     heads = ("states", "saving", "gain", "of optimum", *shown, "additions", "multiplications, FMAs")
     titles = [*fitted.texts("F(n,r)"), *fitted.numbers(*heads), *fitted.texts("modulus", "found")]
-    legend = "; ".join(f"{name}: {p.what}" for name, p in PROTOCOLS.items())
-    return Group(fitted.of_rows(titles, lines), Text(), Text(f"{LEGEND} {legend}.", style="dim"))
+    said = [
+        f"{name}: {p.what}"
+        for name, p in PROTOCOLS.items()
+        if any(column.split()[0] == name for column in shown)
+    ]
+    legend = " ".join([LEGEND, *(["; ".join(said) + "."] if said else [])])
+    return Group(fitted.of_rows(titles, lines), Text(), Text(legend, style="dim"))

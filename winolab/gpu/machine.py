@@ -20,10 +20,10 @@ def install(extra: str) -> str:
     """The line that installs an extra of this package, the same wherever something is missing."""
     if extra in ("gpu", "gpu13"):
         return (
-            "pip install 'winolab[gpu]' for CUDA 12, 'winolab[gpu13]' for 13, whichever "
+            "pip install '.[gpu]' in winolab's checkout for CUDA 12, '.[gpu13]' for 13, whichever "
             "nvidia-smi's CUDA version says"
         )
-    return f"pip install 'winolab[{extra}]'"
+    return f"pip install '.[{extra}]' in winolab's checkout"
 
 
 @cache

@@ -69,7 +69,7 @@ def arithmetic_of(precision: str | Arithmetic | None, *arrays: np.ndarray) -> Ar
     dtypes = {COMPONENTS.get(native(a.dtype), a.dtype) for a in arrays}
     if len(dtypes) > 1:
         raise TypeError(
-            f"arrays of dtypes {' and '.join(sorted(map(str, dtypes)))}; "
+            f"arrays of dtypes {' and '.join(sorted({str(a.dtype) for a in arrays}))}; "
             "convert one of them or pass precision"
         )
     dtype = dtypes.pop()

@@ -66,7 +66,7 @@ def test_doctor_says_how_to_get_what_is_missing() -> None:
     text = shown(tables.doctor(report), 120)
     assert " ".join(install("gpu").split()) in " ".join(text.split())
     assert "none: winolab bench compares without it" in text
-    assert "winolab[torch]" not in text
+    assert ".[torch]" not in text
     assert "none found" in text
 
 
@@ -87,7 +87,7 @@ BOTH = ["cupy-cuda12x", "cupy-cuda13x"]
         (
             {"cupy": "13", "cupy_wheels": BOTH},
             "CuPy cupy-cuda12x and cupy-cuda13x overwrite each other's files: pip uninstall "
-            "cupy-cuda12x cupy-cuda13x, then pip install 'winolab[gpu]' for CUDA 12,",
+            "cupy-cuda12x cupy-cuda13x, then pip install '.[gpu]' in winolab's checkout for CUDA ",
         ),
         ({}, "cuDNN 9.1.0\n"),
         ({}, "driver runs CUDA up to 12.4\n"),

@@ -76,3 +76,9 @@ def test_a_budget_is_a_number_of_seconds():
         best_points(4, 3, budget=text)
     with pytest.raises(TypeError, match="seed is 'x'; expected an integer"):
         best_points(4, 3, seed=text)
+
+
+@pytest.mark.parametrize("budget", [-1, float("nan")])
+def test_a_budget_is_no_less_than_nothing(budget) -> None:
+    with pytest.raises(ValueError, match=r"budget is (-1|nan) seconds; expected 0 or more"):
+        best_points(4, 3, budget=budget)

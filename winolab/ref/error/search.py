@@ -74,6 +74,8 @@ def best_points(
     seed = whole(seed, "seed")
     if not isinstance(budget, Real):
         raise TypeError(f"budget is {budget!r}; expected seconds")
+    if not budget >= 0:
+        raise ValueError(f"budget is {budget} seconds; expected 0 or more")
     tiles = _tiles(alpha, r)
     started = time.perf_counter()
     seen: dict[tuple[Point, ...], float] = {}
