@@ -28,7 +28,7 @@ from winolab.problem import Problem, shapes
 SHAPE, FILTER = (2, 8, 12, 32), (32, 5, 5, 32)
 HOW: dict[str, Any] = {"padding": 2, "precision": "fp32_ffma"}
 # Bytes of workspace, of what the planner has for it: none does without.
-PICKED = {"Γ8(4,5)": 163840, "Γ6(2,5)": 122880, "Γ1(1,1)": 102400}
+PICKED = {"Γ8(4,5)": 327680, "Γ6(2,5)": 245760, "Γ1(1,1)": 204800}
 
 
 def data() -> tuple[Array, Array, np.ndarray]:
@@ -129,9 +129,9 @@ def test_what_does_not_fit_at_all_says_the_least(library, caplog) -> None:
     out = np.full(y.shape, 7, np.float32)
     library.room = 1000
     for _ in range(2):
-        with pytest.raises(smaller.NoWorkspace, match=r"^no device memory for 163840 B; ") as said:
+        with pytest.raises(smaller.NoWorkspace, match=r"^no device memory for 327680 B; ") as said:
             winolab.conv_forward(x, w, out=Array(out), **HOW)
-        assert str(said.value).endswith("the smallest plan takes 102400 B")
+        assert str(said.value).endswith("the smallest plan takes 204800 B")
     assert (out == 7).all()
     assert not caplog.records
     library.room = np.inf
@@ -155,15 +155,15 @@ def test_a_result_that_does_not_fit_is_not_planned_again(library, monkeypatch) -
 @pytest.mark.parametrize(
     ("named", "wanted", "least"),
     [
-        ({"algorithm": "gamma:8:4:5"}, 163840, 163840),
-        ({"algorithm": "direct"}, 102400, 102400),
-        ({"tolerance": "componentwise:1e-5"}, 102400, 102400),
-        ({"workspace_limit": 130000}, 122880, 102400),
+        ({"algorithm": "gamma:8:4:5"}, 327680, 327680),
+        ({"algorithm": "direct"}, 204800, 204800),
+        ({"tolerance": "componentwise:1e-5"}, 204800, 204800),
+        ({"workspace_limit": 260000}, 245760, 204800),
     ],
 )
 def test_what_the_caller_named_stays(library, named, wanted: int, least: int) -> None:
     x, w, _ = data()
-    library.room = 100000
+    library.room = 200000
     with pytest.raises(smaller.NoWorkspace, match=f"for {wanted} B; the smallest.* {least} B$"):
         winolab.conv_forward(x, w, **HOW, **named)
 
@@ -182,7 +182,7 @@ def test_a_tolerance_rules_out_what_needs_no_workspace(library) -> None:
 def test_a_capture_is_left_alone(library, caplog) -> None:
     x, w, y = data()
     library.room, library.captures = PICKED["Γ6(2,5)"], True
-    with pytest.raises(MemoryError, match=r"163840 B; while a graph captures, .* call once before"):
+    with pytest.raises(MemoryError, match=r"327680 B; while a graph captures, .* call once before"):
         winolab.conv_forward(x, w, **HOW)
     assert not caplog.records
     library.captures = False
@@ -202,7 +202,7 @@ def test_a_smaller_filter_is_prepared(library, caplog) -> None:
     assert library.refused == [PICKED["Γ8(4,5)"]]
     assert len(caplog.records) == 1
     library.room = 1000
-    with pytest.raises(smaller.NoWorkspace, match="the smallest plan takes 102400 B"):
+    with pytest.raises(smaller.NoWorkspace, match="the smallest plan takes 204800 B"):
         winolab.prepare_filter(w, SHAPE, **HOW)
 
 
