@@ -40,7 +40,7 @@ def test_the_plan_as_text_and_as_json() -> None:
 def test_what_launches_winrs_s_plan_is_said_beside_the_paper_s_model(precision: str) -> None:
     how = (*VGG16_2, "--precision", precision)
     run = json.loads(call(*how, "--json").stdout)["cuda_winrs"]
-    line = f"as launched {run['predicted_us']:.1f} µs predicted of algorithm winrs"
+    line = f"launched   {run['predicted_us']:.1f} µs as algorithm winrs"
     assert line in call(*how).stdout
     named = json.loads(call(*how, "--algorithm", "winrs", "--json").stdout)["plan"]
     assert run["predicted_us"] == pytest.approx(named["predicted_us"], abs=0.01)

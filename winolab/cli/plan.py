@@ -50,7 +50,7 @@ Tolerance = Annotated[
     typer.Option(help="Relative RMS error: 1e-5; or proven:1e-4, componentwise:1e-5, direct:4."),
 ]
 PAPER = "WinRS's plan, by the paper's Algorithms 1 and 2 and a model of the paper's kernels"
-SAME = "by the model of the plan below"
+SAME = "by the model of winolab's kernels, which the plan below has, too"
 OURS = "winolab's own plan, which a call runs that names no algorithm"
 OF_WINRS = {"fp32": "fp32", "fp32_ffma": "fp32", "fp16": "fp16"}  # the paper's precisions
 
@@ -164,7 +164,7 @@ def backward_filter(
         return
     print(f"{PAPER}:\n" + "\n\n".join(map(str, plans)))
     if run:
-        print(f"as launched {run['predicted_us']:.1f} µs predicted of {run['named']}, {SAME}")
+        print(f"launched   {run['predicted_us']:.1f} µs as {run['named']}, {SAME}")
     if own:
         print(f"\n{OURS}:\n{own}")
 
