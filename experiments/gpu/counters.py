@@ -11,12 +11,14 @@ from functools import cached_property
 
 import numpy as np
 from matplotlib import colormaps
+from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from experiments.gpu.rows import Row, stored, tiles, where
 from experiments.harness.tables import Cell, Table
 from experiments.report.figures import INK, PHONE, SIDE_BY_SIDE, is_narrow, panels_of
+from experiments.report.labels import Label, label
 from experiments.report.texts import Text
 from winolab.bench.layers import parse_layer
 
@@ -197,9 +199,11 @@ def roofline(rows: Sequence[Row]) -> Figure:
              for _, mine in kinds]  # fmt: skip
     longest = max((sum(name.count("\n") + 1 for name in mine) for mine in names), default=0)
     # inches, with the names below, line by line
-    width, heights = (PHONE, 3.4 + 0.18 * longest) if is_narrow() else (7.2, 4.2 + 0.17 * longest)
+    width, heights = (PHONE, 4.6 + 0.18 * longest) if is_narrow() else (9, 5.6 + 0.17 * longest)
     figure, panels = panels_of(len(kinds), 1, (width, heights * len(kinds)), sharey=False)
     SIDE_BY_SIDE.add(figure)
+    numbers: list[Label] = []
+    marks: list[tuple[Axes, tuple[float, float]]] = []
     for panel, (title, mine), labels in zip(panels, kinds, names, strict=True):
         intensities = np.geomspace(2, 5e3, 200)
         first = mine[0]
@@ -219,11 +223,11 @@ def roofline(rows: Sequence[Row]) -> Figure:
             panel.plot(places, [speed] * 2, color=colour, linewidth=0.6)
             panel.plot(places[0], speed, "o", color=colour, label=labels[i - 1], markersize=5)
             panel.plot(places[1], speed, "o", color=colour, markerfacecolor="white", markersize=5)
-            panel.annotate(str(i), (places[0], speed), xytext=(3, 3), textcoords="offset points",
-                           color=colour, fontsize=8.5)  # fmt: skip
+            marks += [(panel, (place, speed)) for place in places]
+            numbers.append(Label(panel, (places[0], speed), str(i), colour))
         panel.set(xscale="log", yscale="log", title=title, xlabel="useful FLOP a byte")
         slowest = min(plan.useful / plan.spent for plan in mine)
-        panel.set_ylim(min(first.peak / 15, slowest * 0.8) / 1e12, first.peak / 1e12 * 1.6)
+        panel.set_ylim(slowest * 0.8 / 1e12, first.peak / 1e12 * 1.3)
         low, high = panel.get_ylim()
         ticks = [v for v in (5, 10, 20, 40, 60, 100, 200, 400, 600, 1000) if low <= v <= high]
         panel.set_yticks(ticks, [str(v) for v in ticks])
@@ -231,6 +235,7 @@ def roofline(rows: Sequence[Row]) -> Figure:
         below = (-0.22, -0.16) if is_narrow() else (-0.08, -0.13)
         panel.legend(loc="upper left", bbox_to_anchor=below, handlelength=1)
         panel.set_ylabel("TFLOPS of products that the algorithm needs")
+    label(figure, numbers, marks, 8.5)
     return figure
 
 
@@ -253,39 +258,43 @@ def utilisation(rows: Sequence[Row]) -> Figure:
     names = list(dict.fromkeys(name for plan in every for name, _ in plan.stalls[:3]))
     units = ("product unit", "issue slots", "shared memory", "L2", "DRAM")
     slim = is_narrow()
+    written = [textwrap.fill(plan.name, 46 if slim else 64) for plan in every]
+    # Places of a sixth of an inch: a plan's values, and its name beside them or above.
+    lines = np.array([name.count("\n") + 1 for name in written])
+    ends = np.cumsum(lines + 1.2 if slim else np.maximum(1.4, lines + 0.4))
+    height = 2.8 + ends[-1] / 6
     if slim:
-        figure, panels = panels_of(2, 1, (PHONE, 2 * (1.2 + 0.36 * len(every))), sharey=False)
+        figure, panels = panels_of(2, 1, (PHONE, 2 * height), sharey=False)
     else:
-        size = (11, 1.2 + 0.26 * len(every))
-        figure, panels = panels_of(1, 2, size, sharey=False, stacks=False)
+        figure, panels = panels_of(1, 2, (11, height), sharey=False, stacks=False)
     SIDE_BY_SIDE.add(figure)
     # Transparent to blue, so that ink is legible on every cell, on light pages and on dark ones.
     blues = ListedColormap([(0.19, 0.51, 0.74, share) for share in np.linspace(0, 0.6, 101)])
     values = np.array([list(plan.units().values()) for plan in every])
     stalls = np.array([[100 * dict(plan.stalls).get(name, 0) for name in names] for plan in every])
-    step = 2 if slim else 1  # places a plan: above its values stands its name
-    middles = step * np.arange(len(every)) + step - 0.5
+    starts = np.concatenate([[0], ends[:-1]]) + (lines if slim else 0)
+    middles = (starts + ends) / 2
     for panel, (title, columns, shown) in zip(
         panels,
         (("% of what the unit sustains", units, values),
          ("% of warps' samples that wait for", [n.replace("_", " ") for n in names], stalls)),
         strict=True,
     ):  # fmt: skip
-        panel.set_ylim(step * len(every), 0)
+        panel.set_ylim(ends[-1], 0)
         edges = np.arange(len(columns) + 1)
-        panel.set_xticks(edges[:-1] + 0.5, columns, rotation=90 if slim else 35,
-                         ha="center" if slim else "right")  # fmt: skip
+        panel.set_xticks(edges[:-1] + 0.5, columns, rotation=90)
+        panel.tick_params(axis="x", top=True, labeltop=True)
         panel.grid(visible=False)
         panel.set_title(title)
         panel.set_yticks([])
-        for at, plan, line in zip(middles, every, shown, strict=True):
-            panel.pcolormesh(edges, [at - 0.5, at + 0.5], [line], cmap=blues, vmin=0, vmax=100)
+        for at, name, top, end, line in zip(middles, written, starts, ends, shown, strict=True):
+            panel.pcolormesh(edges, [top, end], [line], cmap=blues, vmin=0, vmax=100)
             if slim:
-                panel.text(0, at - 1, plan.name, va="center").set_in_layout(False)
+                panel.text(0, top - 0.1, name, va="bottom").set_in_layout(False)
             for j, value in enumerate(line):
                 panel.text(j + 0.5, at, f"{value:.0f}", ha="center", va="center", color=INK)
     if not slim:
-        panels[0].set_yticks(middles, [plan.name for plan in every])
+        panels[0].set_yticks(middles, written)
     return figure
 
 

@@ -6,11 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.gpu.rows import Row, cases, stored, wrong
 from experiments.harness.tables import Cell, Table
 from experiments.report.figures import INK, panels_of, with_legend
+from experiments.report.labels import Label, label
 from experiments.report.texts import Text
 
 FORWARD, FILTER = "forward", "backward_filter"
@@ -100,27 +102,30 @@ def frontier(rows: Sequence[Row]) -> Figure:
     columns = min(3, max(1, len(shown)))
     lines = -(-max(1, len(shown)) // columns)
     figure, panels = panels_of(lines, columns, (3.7 * columns, 3.7 * lines), sharey=False)
+    named: list[Label] = []
+    marks: list[tuple[Axes, tuple[float, float]]] = []
     for panel, ((layer, direction), every) in zip(panels, shown, strict=False):
         for point in every:
             colour = COLOURS[point.products]
-            label = f"{point.who}, {point.products}"
             panel.plot(
-                point.error, point.tflops, MARKERS[point.kind], color=colour, label=label,
+                point.error, point.tflops, MARKERS[point.kind], color=colour,
+                label=f"{point.who}, {point.products}",
                 markersize=6,
                 markerfacecolor=colour if point.kind == "winolab" else "white",
             )  # fmt: skip
         best = edge(every)
-        for point in best:
-            if point.kind == "winolab":
-                place = (point.error, point.tflops)
-                panel.annotate(point.kernel, place, xytext=(4, -10), textcoords="offset points",
-                               color=COLOURS[point.products])  # fmt: skip
+        marks += [(panel, (point.error, point.tflops)) for point in every]
+        named += [
+            Label(panel, (p.error, p.tflops), p.kernel, COLOURS[p.products])
+            for p in best
+            if p.kind == "winolab"
+        ]
         panel.set(title=f"{WAYS[direction]} {layer}", xscale="log", yscale="log")
         panel.margins(0.12)
         (_, right), (low, _) = panel.get_xlim(), panel.get_ylim()
         errors = [right, *(p.error for p in best), best[-1].error]  # to both edges of the panel
         speeds = [best[0].tflops, *(p.tflops for p in best), low]
-        panel.step(errors, speeds, where="pre", color=INK, linewidth=0.8, zorder=0)
+        panel.step(errors, speeds, where="pre", color=INK, linewidth=0.8, zorder=1)
         panel.set_ylim(bottom=low)
         ticks = [v for v in (10, 20, 50, 100, 200, 500, 1000) if low <= v <= panel.get_ylim()[1]]
         panel.set_yticks(ticks, [str(v) for v in ticks])
@@ -131,7 +136,9 @@ def frontier(rows: Sequence[Row]) -> Figure:
         panel.set_xlabel("relative RMS error on U[-1, 1)")
     for panel in panels[::columns]:
         panel.set_ylabel("effective TFLOPS")
-    return with_legend(figure, *panels)
+    with_legend(figure, *panels)
+    label(figure, named, marks)
+    return figure
 
 
 def told(rows: Sequence[Row]) -> list[str]:
