@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -11,7 +12,7 @@ from matplotlib.figure import Figure
 
 from experiments.gpu import counters as counters_tables
 from experiments.gpu.frontier import KINDS
-from experiments.gpu.rows import Measured, Row, cases, mean, ratio, stored, tiles, where
+from experiments.gpu.rows import WRONG, Measured, Row, cases, mean, ratio, stored, tiles, where
 from experiments.harness.tables import Cell, Table
 from experiments.report.figures import INK, lines_of, with_legend
 from experiments.report.texts import Text
@@ -44,6 +45,17 @@ class Compared:
     @property
     def ratio(self) -> float:
         return ratio(self.mine, self.theirs)
+
+    @property
+    def left_out(self) -> Row | None:
+        """The result that was faster than theirs and is wrong."""
+        fastest = self.case.library_any
+        return fastest if fastest and fastest["tflops"] > self.theirs["tflops"] else None
+
+    @property
+    def ratio_over_all(self) -> float:
+        """Speed over the fastest of other libraries, wrong or not."""
+        return ratio(self.mine, self.left_out or self.theirs)
 
     @property
     def kind(self) -> str:
@@ -102,6 +114,45 @@ def slower(every: Sequence[Measured]) -> list[Compared]:
     return [one for one in compared(every) if one.ratio < 1]
 
 
+def means_of(mine: Sequence[Compared], why: bool = False) -> str:
+    """The geometric mean; where wrong results of others were faster, the one over these in
+    brackets, with ``why`` how many they are and how wrong.
+
+    >>> means_of([])
+    'nan'
+    """
+    told = f"{mean([one.ratio for one in mine]):.2f}"
+    wrong = [row for one in mine if (row := one.left_out)]
+    if not wrong:
+        return told
+    limit, several = WRONG[wrong[0]["precision"]], "s" * (len(wrong) > 1)
+    reason = f" with {len(wrong)} result{several} of relative RMS above {limit:.0e}" * why
+    return f"{told} ({mean([one.ratio_over_all for one in mine]):.2f}{reason})"
+
+
+def left_out(every: Sequence[Compared]) -> str:
+    """A sentence on the results that were faster and count for nothing, being wrong."""
+    found: dict[tuple[str, str, str], list[Row]] = {}
+    for one in every:
+        if row := one.left_out:
+            method = "cuDNN's" if row["method"] == "cudnn" else "PyTorch's"
+            where = f"{one.case.group.upper()} {WAYS[one.case.direction]}"
+            found.setdefault((method, row["kernel"], where), []).append(row)
+    if not found:
+        return ""
+    told = []
+    for (method, kernel, where), mine in found.items():
+        group = mine[0]["precision"]
+        errors = _range([float(row["relative_rms_u11"] or math.nan) for row in mine], ".1e")
+        cases_ = "case" if len(mine) == 1 else "cases"
+        told.append(f"{method} {kernel} in {len(mine)} {cases_} of {where}, whose relative RMS on "
+                    f"U[−1, 1], {errors}, is above {WRONG[group]:.0e}")  # fmt: skip
+    return (
+        f"Left out as wrong, by more than rounding explains: {'; '.join(told)}; means with them "
+        "stand in brackets."
+    )
+
+
 def by_list(every: Sequence[Compared]) -> dict[tuple[str, str, str], list[Compared]]:
     """What was compared by precision, direction and list, in the order of GROUPS, WAYS, NAMES."""
     found: dict[tuple[str, str, str], list[Compared]] = {key: [] for key in COLUMNS}
@@ -130,7 +181,7 @@ def told(rows: Sequence[Row], counted: Sequence[Row]) -> list[str]:
     groups: dict[tuple[str, str], list[Compared]] = {key: [] for key in product(GROUPS, WAYS)}
     for one in compared(cases(rows)):
         groups[one.case.group, one.case.direction].append(one)
-    lines = []
+    lines = list(filter(None, [left_out([one for mine in groups.values() for one in mine])]))
     for (group, direction), mine in groups.items():
         if not mine:
             continue
@@ -140,7 +191,7 @@ def told(rows: Sequence[Row], counted: Sequence[Row]) -> list[str]:
         beside = "" if torch == len(mine) else f" (measured in {torch})"
         lines.append(
             f"{WAYS[direction].capitalize()}, {group}: faster than every algorithm of cuDNN and "
-            f"PyTorch{beside} in {ahead} of {len(mine)} cases; geometric mean {mean(ratios):.2f}, "
+            f"PyTorch{beside} in {ahead} of {len(mine)} cases; geometric mean {means_of(mine)}, "
             f"least {ratios[0]:.2f}, greatest {ratios[-1]:.2f}."
         )
         lost: dict[tuple[bool, int, str], list[Compared]] = {}

@@ -54,9 +54,9 @@ class Measured:
         """The GPU. Raises ValueError for one of which winolab.device knows no data sheet."""
         return datasheet(self.rows[0]["device"])
 
-    def fastest(self, accept: Callable[[Row], bool]) -> Row | None:
-        """The fastest row that is accepted and not wrong, or None."""
-        found = (row for row in self.rows if accept(row) and not wrong(row))
+    def fastest(self, accept: Callable[[Row], bool], wrong_too: bool = False) -> Row | None:
+        """The fastest row that is accepted and, unless ``wrong_too``, not wrong; or None."""
+        found = (row for row in self.rows if accept(row) and (wrong_too or not wrong(row)))
         return max(found, key=lambda row: row["tflops"], default=None)
 
     @cached_property
@@ -136,8 +136,16 @@ class Measured:
 
     @cached_property
     def library(self) -> Row | None:
-        """The fastest of cuDNN and PyTorch in the arrays' own precision."""
-        return self.fastest(lambda r: r["method"] != "winolab" and r["products"] == self.group)
+        """The fastest of cuDNN and PyTorch in the arrays' own precision that is not wrong."""
+        return self.fastest(self._of_library)
+
+    @cached_property
+    def library_any(self) -> Row | None:
+        """The fastest of them, whatever its error."""
+        return self.fastest(self._of_library, wrong_too=True)
+
+    def _of_library(self, row: Row) -> bool:
+        return row["method"] != "winolab" and row["products"] == self.group
 
     @property
     def limit(self) -> float:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from experiments.gpu import devices as gpu_devices
 from experiments.gpu import losses as gpu_losses
 from experiments.gpu import samples as gpu_samples
-from experiments.gpu.rows import Row, cases, mean
+from experiments.gpu.rows import Row, cases, devices
 from experiments.gpu.rows import stored as stored_gpu
 from experiments.gpu.targets.table import TARGETS
 from experiments.harness.tables import rows_of
@@ -25,7 +24,7 @@ def readme_rows() -> Iterator[tuple[str, str, str]]:
         if not mine:
             continue
         means = {
-            name: mean([one.ratio for one in mine if one.case.direction == way])
+            name: gpu_losses.means_of([one for one in mine if one.case.direction == way], why=True)
             for way, name in gpu_losses.WAYS.items()
         }
         ahead = sum(one.ratio >= 1 for one in mine)
@@ -33,9 +32,9 @@ def readme_rows() -> Iterator[tuple[str, str, str]]:
             told = (
                 "speed over cuDNN's and PyTorch's best without TF32, papers' and ResNet's layers: "
             )
-            told += ", ".join(f"{name} {value:.2f}" for name, value in means.items())
+            told += ", ".join(f"{name} {value}" for name, value in means.items())
         else:
-            told = "the same: " + ", ".join(f"{value:.2f}" for value in means.values())
+            told = "the same: " + ", ".join(means.values())
         yield (
             f"{group.upper()}, {mine[0].case.rows[0]['device'].split()[1]}",
             told,
@@ -64,15 +63,21 @@ def sections() -> Iterator[tuple[str, list[str]]]:
 def _beside() -> list[str]:
     """What is picked beside the fastest library, by list."""
     rows = stored_gpu()
-    found = gpu_losses.by_list(gpu_losses.compared(cases(rows)))
+    every = gpu_losses.compared(cases(rows))
+    found = gpu_losses.by_list(every)
     if not found:
         return []
-    this, *others = gpu_devices.means(rows).items()
+    this, *others = [
+        (gpu, {key: gpu_losses.means_of(mine) for key, mine in gpu_losses.by_list(each).items()})
+        for gpu in devices(rows)
+        for each in [gpu_losses.compared(cases(rows, gpu))]
+    ]
     lines = [
         "Speed of what a call picks, over the fastest of all of cuDNN's algorithms and of PyTorch "
         "in the same precision, with any workspace and memory order, FP32 without TF32; a cold L2 "
-        "cache, medians of interleaved rounds. PyTorch was not measured in some cases of FP32. The "
-        f"report lists every case below 1 with its reason. {RERUN}",
+        "cache, medians of interleaved rounds. PyTorch was not measured in some cases of FP32. "
+        f"{gpu_losses.left_out(every)} The report lists every case below 1 with its reason. "
+        f"{RERUN}",
         "",
         f"| {this[0]}: arrays, direction, layers | cases | faster in | geometric mean | least |"
         + "".join(f" mean on {gpu} |" for gpu, _ in others),
@@ -84,8 +89,8 @@ def _beside() -> list[str]:
         worst = f"{ratios[0]:.2f} ({mine[0].case.name})"
         beside = [means.get(key) for _, means in others]
         lines.append(
-            f"| {gpu_losses.label(*key)} | {len(mine)} | {ahead} | {mean(ratios):.2f} | {worst} |"
-            + "".join(f" {each[0]:.2f} |" if each else " |" for each in beside)
+            f"| {gpu_losses.label(*key)} | {len(mine)} | {ahead} | {this[1][key]} | {worst} |"
+            + "".join(f" {each} |" if each else " |" for each in beside)
         )
     return lines
 
@@ -96,7 +101,11 @@ def _means() -> list[str]:
     known = [c for c in means if not math.isnan(c.ours)]
     if not known:
         return []
-    lines = ["Ratios of speed, geometric means; the report has every aim with its command.", ""]
+    lines = [
+        "Ratios of speed, geometric means, wrong results of libraries left out as above; the "
+        "report has every aim with its command.",
+        "",
+    ]
     lines += ["| ours over theirs | measured | aim |", "|---|---|---|"]
     return [*lines, *(f"| {c.where} | {c.ours:.2f} | {c.aim:.2f} |" for c in known)]
 

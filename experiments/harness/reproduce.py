@@ -121,6 +121,7 @@ RANKS = {"interval": 4, "prediction": 2, "bound": 3, "ratio": 1}  # the last is 
 UNFINISHED = page.REPORT.with_name("unfinished.jsonl")
 # Columns of a log file: the longest line of a table.
 WIDTH = 140
+SAMPLED = "Where outputs are sampled, counts may differ from README's: --full (FULL=1) gives those"
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -172,6 +173,8 @@ def main(
     seconds = time.perf_counter() - started
     for name, counted in headlines(every_table).items():
         console.print(f"{facts.named(name)}: {counted.text}", highlight=False)
+    if tables and not full:
+        console.print(SAMPLED, highlight=False)
     if paper is None and not every:
         names = ", ".join(t.key for t in studies.computed() if t.long)
         console.print(f"In the report from kept rows (--all regenerates them): {names}")

@@ -13,13 +13,28 @@ class Verdict(StrEnum):
 
     AGREES = "agrees"
     DISAGREES = "disagrees"
-    FITTED = "fitted"  # a constant was fitted on it
-    NOT_COMPARABLE = "not comparable"  # another device, or not the paper's algorithm
-    NOT_REPRODUCED = "not reproduced"  # the paper's number alone
-    SHOWN = "shown"  # no number of the paper's, or a second one of ours beside it
-    REACHED = "aim reached"  # an aim of our own, which no paper has
+    FITTED = "fitted"
+    NOT_COMPARABLE = "not comparable"
+    NOT_REPRODUCED = "not reproduced"
+    SHOWN = "shown"  # no number of the paper's, or a second one of ours beside it: nothing is said
+    REACHED = "aim reached"
     MISSED = "aim missed"
 
+
+# What documents and the report say of the words.
+APART = (
+    "A number is judged where it could have disagreed: what was fitted on, another device's and "
+    "what is not computed are counted apart."
+)
+MEANINGS = {
+    Verdict.AGREES: "ours is within what the table's rule allows, or a claim of the prose holds",
+    Verdict.DISAGREES: "it is not, or the claim does not hold",
+    Verdict.FITTED: "a constant of ours was fitted on the number",
+    Verdict.NOT_COMPARABLE: "the paper's is of another device, or ours of another algorithm",
+    Verdict.NOT_REPRODUCED: "the paper's number stands alone: nothing here computes it",
+    Verdict.REACHED: "an aim of our own, which no paper has, is met",
+    Verdict.MISSED: "such an aim is not met",
+}
 
 JUDGED = (Verdict.AGREES, Verdict.DISAGREES)
 AIMS = (Verdict.REACHED, Verdict.MISSED)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from experiments.harness import facts, studies
+from experiments.harness import facts, studies, verdicts
 from experiments.harness.facts import ROOT
 from experiments.harness.tables import Cell, Table
 from experiments.report import records
@@ -71,8 +71,10 @@ def results() -> str:
         "",
         "## The papers' tables",
         "",
-        "A number is judged where it could have disagreed: what was fitted on, another device's "
-        "and what is not computed are counted apart.",
+        f"{verdicts.APART} `make reproduce` samples outputs, and its counts may differ; with "
+        "`FULL=1` it gives those of the kept rows, which stand here.",
+        "",
+        *(f"- **{verdict}**: {meaning}." for verdict, meaning in verdicts.MEANINGS.items()),
     ]
     for paper in facts.papers():
         lines += ["", f"### {facts.named(paper)}", ""]

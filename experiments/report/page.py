@@ -16,7 +16,7 @@ from experiments.harness import facts, studies
 from experiments.harness.facts import ROOT, papers
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell, Table
-from experiments.harness.verdicts import Verdict
+from experiments.harness.verdicts import APART, MEANINGS, Verdict
 from experiments.report import figures
 from experiments.report.counts import counts
 from experiments.report.svg import shared_styles, svg
@@ -130,8 +130,13 @@ the algorithm's exact matrices alone: the same layers, the same distribution of 
 operation rounded as the hardware rounds it, in the order in which the kernel makes it. Sections
 that name a GPU have what it measured, from kept rows; the others need none. Where a constant was
 fitted to a paper, the section says so.</p>"""
-WORDS = """<h3>Words</h3>
-<dl><dt>mean relative error (MARE)</dt><dd>mean of |error| / |exact|. It suits positive data; with
+VERDICTS = "".join(
+    f"<dt>{verdict}</dt><dd>{escape(meaning)}.</dd>" for verdict, meaning in MEANINGS.items()
+)
+WORDS = f"""<h3>Words</h3>
+<p>{escape(APART)}</p>
+<dl>{VERDICTS}
+<dt>mean relative error (MARE)</dt><dd>mean of |error| / |exact|. It suits positive data; with
 zero-mean data outputs near zero make it meaningless.</dd>
 <dt>relative RMS</dt><dd>root mean square of the errors over that of the exact outputs.</dd>
 <dt>relative bias</dt><dd>sum of the signed errors over the sum of |exact|; truncation and rounded

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
 
 from experiments.harness.tables import Cell, Table
 from experiments.report.counts import counts
@@ -35,3 +36,12 @@ def ratios(cells: Sequence[Cell]) -> str:
     values = [c.ratio for c in judged if c.ratio is not None]
     count = f"{sum(bool(c.agrees) for c in judged)} of {len(judged)} agree"
     return f"{count}; ours over the paper's {min(values):.2f} to {max(values):.2f}"
+
+
+def rounded_up(value: float) -> str:
+    """Two digits that are no less, as what stands behind "≤" has to be.
+
+    >>> rounded_up(3.12e-06), rounded_up(9.91e-05), rounded_up(0.5)
+    ('3.2e-06', '1.0e-04', '5.0e-01')
+    """
+    return f"{float(Decimal(value).normalize(Context(2, ROUND_CEILING))):.1e}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from experiments.gpu.rows import gradients, paper_alpha
 from experiments.gpu.rows import stored as stored_gpu
 from experiments.harness.facts import table
+from experiments.report.texts import rounded_up
 from papers.winrs_2025.errors import PAPER
 
 
@@ -24,6 +25,6 @@ def headline() -> str:
     )
     (printed,) = (r["fp32"] for r in table(PAPER, 4)["rows"] if r["algorithm"] == "omega alpha 16")
     return (
-        f"Ω16 on GPUs: mean relative error ≤ {positive:.0e} on U[0,1] ({max(printed):.0e} "
-        f"printed), relative RMS ≤ {zero_mean:.0e} on U[−1,1]"
+        f"Ω16 on GPUs: mean relative error ≤ {rounded_up(positive)} on U[0,1] "
+        f"({rounded_up(max(printed))} printed), relative RMS ≤ {rounded_up(zero_mean)} on U[−1,1]"
     )

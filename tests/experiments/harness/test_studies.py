@@ -92,7 +92,9 @@ def test_a_new_paper_is_a_new_folder(trial: Path, capsys) -> None:
     (listed,) = json.loads(capsys.readouterr().out)
     assert (listed["paper"], listed["table"]) == ("trial_2027", "table1")
     reproduce.main("trial_2027", "table1", workers=1, update=True)
-    assert "1 of 1 numbers agree. Rule: equal." in " ".join(capsys.readouterr().out.split())
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1 of 1 numbers agree. Rule: equal." in said
+    assert "Where outputs are sampled, counts may differ from README's" in said
     (row,) = tables.stored("trial_2027")
     assert (row["ours"], row["printed"]) == (9, 9)
     text = page.REPORT.read_text()
@@ -100,6 +102,8 @@ def test_a_new_paper_is_a_new_folder(trial: Path, capsys) -> None:
     assert '<a href="https://doi.org/10.1000/1">A trial</a>. TRIALS 2027.' in text
     assert text.count("<figure>") == 1
     assert "1 of 1 agree; ours over the paper" in text
+    reproduce.main("trial_2027", "table1", full=True, workers=1)
+    assert "sampled" not in capsys.readouterr().out
 
 
 def test_the_site_lists_a_new_paper_by_its_folder(trial: Path) -> None:

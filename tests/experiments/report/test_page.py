@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from experiments.harness import facts, studies
 from experiments.harness.tables import rows_of
+from experiments.harness.verdicts import APART, Verdict
 from experiments.report import figures, page
 from experiments.report.svg import (
     COLOURS,
@@ -89,6 +90,13 @@ def test_every_table_with_kept_rows_is_in_words_on_the_page(
     assert len(results) > 90
     for table, _ in results:
         assert f"{escape(table.title)}</h3>" in text
+
+
+def test_the_overview_says_what_verdicts_mean(written: str) -> None:
+    words = written[written.index("<h3>Words</h3>") : written.index("</dl>")]
+    said = {verdict for verdict in Verdict if f"<dt>{verdict}</dt>" in words}
+    assert said == {*Verdict} - {Verdict.SHOWN}  # which stands nowhere
+    assert escape(APART) in words
 
 
 def test_a_bar_of_contents_leads_to_a_section_a_paper(written: str, read: Read) -> None:
