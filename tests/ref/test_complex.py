@@ -137,7 +137,7 @@ def test_complex_filters_are_prepared_and_empty_ones_are_zero() -> None:
     y = conv_forward(drawn(2, 5, 0), drawn(3, 3, 0))
     assert y.shape == (2, 3, 3)
     assert not y.any()
-    with pytest.raises(TypeError, match="arrays of dtypes float32 and float64"):
+    with pytest.raises(TypeError, match="arrays of dtypes complex128 and complex64"):
         conv_forward(x.astype(np.complex64), w, **HOW)
 
 
