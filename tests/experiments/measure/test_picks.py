@@ -10,9 +10,9 @@ from experiments.gpu import variants as variants_tables
 from experiments.harness.facts import ROOT
 from experiments.measure import picks
 from experiments.measure.cases import cases
-from experiments.measure.published import rows as rows_module
 from experiments.measure.throughput import stored
-from winolab.bench.contenders import digest, offered, unnamed
+from tests.support.timed import stand_in
+from winolab.bench.contenders import offered, unnamed
 from winolab.device import DATASHEETS, H100, datasheet
 
 H200 = datasheet("h200")
@@ -79,28 +79,11 @@ LATE = {**LISTED, "layer": "32x14x14x256>128x1x1", "after": ["cuBLASLt fp32 work
 
 def measured(monkeypatch, file, listed, took) -> list[str]:
     """What is timed of a list on an H200 whose plans take so many seconds, in order."""
-    timed: list[str] = []
-
-    def side_by_side(direction, problem, group, kinds, errors):
-        timed.append(f"{direction} {problem.x_shape[0]}x{problem.x_shape[1]}")
-        return [
-            {"kind": kind, "plan": str(p.config), "source": digest(p), "precision": group,
-             "kernel": p.kernel, "layout": "NHWC", "tflops": 1.0,
-             "cold_us": [t, t, t], "input": "", "filter": ""}
-            for (p, kind), t in zip(kinds.items(), took, strict=True)
-        ]  # fmt: skip
-
-    monkeypatch.setattr(rows_module.bench, "ready", lambda: None)
-    monkeypatch.setattr(rows_module.bench, "context", lambda: {"device": H200.name})
-    monkeypatch.setattr(rows_module.driver, "device", lambda index: H200)
-    monkeypatch.setattr(rows_module, "compile_all", lambda plans: len(list(plans)))
-    monkeypatch.setattr(rows_module, "free", lambda: None)
-    monkeypatch.setattr(rows_module, "cores", lambda: 1)
-    monkeypatch.setattr(picks, "side_by_side", side_by_side)
+    timed = stand_in(monkeypatch, picks, "side_by_side", H200, took)
     list_file = file.with_name("list.jsonl")
     list_file.write_text("".join(json.dumps(pair) + "\n" for pair in listed))
     picks.main("a refit", changed=list_file, seconds=60, output=file)
-    return timed
+    return [f"{how} {p.x_shape[0]}x{p.x_shape[1]}" for how, p, _ in timed]
 
 
 def test_changed_picks_are_timed_by_name_and_once(tmp_path, monkeypatch, capsys) -> None:

@@ -10,10 +10,10 @@ import pytest
 from typer import BadParameter
 
 from experiments.calibrate.policies import POLICIES
-from experiments.measure.published import rows as rows_module
 from experiments.measure.throughput import stored
 from experiments.measure.ways import policies
 from experiments.measure.ways.policies import CASES, Case, has, pair
+from tests.support.timed import stand_in
 from winolab.bench.contenders import digest
 from winolab.device import datasheet
 from winolab.gpu.planner.planner import plan
@@ -62,27 +62,10 @@ def test_what_has_no_policy() -> None:
 
 def measured(monkeypatch, file, took) -> list[str]:
     """What is timed of the first case of a policy, whose plans take so many microseconds."""
-    timed: list[str] = []
-
-    def side_by_side(direction, problem, group, kinds, errors):
-        timed.append(f"{direction} {problem.x_shape} {group}")
-        return [
-            {"kind": kind, "plan": str(p.config), "source": digest(p), "precision": group,
-             "kernel": p.kernel, "layout": "NHWC", "tflops": 1.0, "cold_us": [t, t, t],
-             "input": "", "filter": ""}
-            for (p, kind), t in zip(kinds.items(), took, strict=True)
-        ]  # fmt: skip
-
-    monkeypatch.setattr(rows_module.bench, "ready", lambda: None)
-    monkeypatch.setattr(rows_module.bench, "context", lambda: {"device": H200.name})
-    monkeypatch.setattr(rows_module.driver, "device", lambda index: H200)
-    monkeypatch.setattr(rows_module, "compile_all", lambda plans: len(list(plans)))
-    monkeypatch.setattr(rows_module, "free", lambda: None)
-    monkeypatch.setattr(rows_module, "cores", lambda: 1)
-    monkeypatch.setattr(policies, "timed", side_by_side)
+    timed = stand_in(monkeypatch, policies, "timed", H200, took)
     monkeypatch.setattr(policies, "CASES", CASES[: len(NAMES)])
     policies.main("wgrad_ffma.wrap", seconds=60, output=file)
-    return timed
+    return [f"{how} {p.x_shape} {group}" for how, p, group in timed]
 
 
 def test_pairs_are_timed_once_and_say_what_a_policy_is_worth(tmp_path, monkeypatch, capsys) -> None:
