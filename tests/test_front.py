@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import winolab
+from winolab.gpu.machine import NotInstalled
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("torch", "cupy", "jax", "scipy", "typer", "rich", "pandas", "matplotlib")
@@ -45,3 +46,18 @@ def test_names_are_the_same_for_type_checkers_and_at_run_time() -> None:
     for wrong in ("conv_backwards", "_private"):
         with pytest.raises(AttributeError, match=f"module 'winolab' has no attribute '{wrong}'"):
             getattr(winolab, wrong)
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+@pytest.mark.parametrize("asked", ["winolab.{}", "from winolab.{} import conv"])
+def test_without_an_extra_one_line_says_how_to_install_it(library: str, asked: str) -> None:
+    """The import system's own line would name the library alone."""
+    script = f"import sys; sys.modules[{library!r}] = None; import winolab; {asked.format(library)}"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    *_, raiser, last = done.stderr.splitlines()
+    said = f"{library} is not installed: pip install '.[{library}]' in winolab's checkout"
+    assert last == f"winolab.gpu.machine.NotInstalled: {said}"
+    assert raiser == "    raise lacking"  # nothing was raised before it
+    assert "During handling" not in done.stderr
+    assert issubclass(NotInstalled, ImportError)  # which pytest.importorskip and others catch

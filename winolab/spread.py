@@ -23,6 +23,7 @@ from typing import Annotated, Any
 import typer
 
 from winolab.cli.environment import provenance
+from winolab.gpu.machine import install
 
 # Processes take the cores; the threads of a BLAS under them would only wait for each other.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -132,9 +133,7 @@ def _by_dask(
     try:
         distributed = importlib.import_module("distributed")
     except ImportError:
-        raise ValueError(
-            "Dask is not installed; pip install '.[dask]' in winolab's checkout"
-        ) from None
+        raise ValueError(f"Dask is not installed: {install('dask')}") from None
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # a lost worker is no news
     with _cluster(distributed, workers, where) as client:
         made: list[Any] = []

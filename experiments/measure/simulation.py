@@ -19,6 +19,7 @@ import typer
 
 from experiments.harness.facts import ROOT
 from winolab.cli.environment import installed, provenance
+from winolab.gpu.machine import install
 from winolab.ref.arithmetic import loops
 from winolab.ref.arithmetic.simulated import arithmetic
 
@@ -81,7 +82,7 @@ def main(
 ) -> None:
     """Measure on one core of this machine."""
     if loops.installed() is None:
-        raise SystemExit("numba is not installed: pip install '.[fast]' in winolab's checkout")
+        raise SystemExit(f"numba is not installed: {install('fast')}")
     rows = []
     for precision in PRECISIONS:
         rows.append(row(precision, rounds))

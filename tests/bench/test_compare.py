@@ -15,7 +15,7 @@ from winolab.bench import compare, contenders, cudnn, frameworks, oracle, timing
 from winolab.bench.contenders import Arrays, Contender
 from winolab.bench.layers import parse_layer
 from winolab.device import H100
-from winolab.gpu import driver
+from winolab.gpu import driver, machine
 from winolab.gpu.machine import MachineError
 from winolab.gpu.params import POINTER, Layout
 from winolab.gpu.planner.correlation import CORRELATIONS
@@ -159,7 +159,7 @@ def test_a_torch_that_sees_no_gpu_says_what_to_install(monkeypatch) -> None:
         ("torch", broken, r"cannot be imported: install it anew \(libcudart"),
         ("torch", lambda name: blind, r"torch 2\.9\.0\+cpu sees no GPU: install one built"),
     ):
-        monkeypatch.setattr(frameworks, "find_spec", lambda name, spec=spec: spec)
+        monkeypatch.setattr(machine, "find_spec", lambda name, spec=spec: spec)
         monkeypatch.setattr(frameworks.importlib, "import_module", load)
         with pytest.raises(MachineError, match=message):
             list(frameworks.frameworks("forward", PROBLEM, "fp32"))

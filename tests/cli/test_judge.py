@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from winolab.cli import judge as command
 from winolab.cli.command import app
+from winolab.gpu.machine import NotInstalled
 from winolab.judge import judgement
 from winolab.judge.claim import Claim
 from winolab.judge.judgement import Judgement, cases, judge
@@ -124,6 +126,20 @@ def test_a_wrong_argument_is_one_line(here: list[Any], words: list[str], said: s
     assert isinstance(found.exception, ValueError | TypeError)
     assert said in str(found.exception)
     assert "\n" not in str(found.exception)
+
+
+@pytest.mark.parametrize(
+    "words", [[f"{KERNELS}:right", "--arrays", "torch"], ["winolab.torch:conv2d"]]
+)
+def test_a_missing_library_is_not_held_against_a_kernel(
+    here: list[Any], monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("winolab.torch")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    found = run(*words)
+    assert isinstance(found.exception, NotInstalled)
+    assert str(found.exception).startswith("torch is not installed: pip install '.[torch]'")
 
 
 def test_modules_that_are_no_convolution_are_one_line(here: list[Any], tmp_path: Path) -> None:

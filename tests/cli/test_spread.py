@@ -115,7 +115,7 @@ def test_an_interrupt_leaves_no_process(where: str | None, tmp_path: Path) -> No
 
 def test_without_dask_a_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ValueError, match=r"Dask is not installed; pip install '.\[dask\]'"):
+    with pytest.raises(ValueError, match=r"Dask is not installed: pip install '.\[dask\]'"):
         list(spread(abs, [1], 1, "local"))
 
 

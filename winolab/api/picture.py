@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from winolab.gpu.machine import install
+
 
 def axes(given: Any = None) -> Any:
     """The axes that are given, or those of a new figure.
@@ -16,10 +18,7 @@ def axes(given: Any = None) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ValueError(
-            "pictures need matplotlib: pip install '.[pictures]' in winolab's checkout, "
-            "or pass axes"
-        ) from None
+        raise ValueError(f"pictures need matplotlib: {install('pictures')}, or pass axes") from None
     figure = Figure(figsize=(6, 3.5), layout="constrained")
     return figure.subplots()
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import Any
 
 from winolab.algorithm import Problem
 from winolab.bench.contenders import ORDERS, Arrays, Contender
-from winolab.gpu.machine import MachineError, install
+from winolab.gpu.machine import MachineError, absent
 
 
 def frameworks(direction: str, problem: Problem, group: str) -> Iterator[Contender]:
@@ -36,8 +35,8 @@ def version() -> str:
 
 
 def _usable() -> None:
-    if find_spec("torch") is None:
-        raise MachineError(f"torch is not installed: {install('torch')}")
+    if lacking := absent("torch"):
+        raise lacking
     try:
         torch = importlib.import_module("torch")
     except (ImportError, OSError) as error:

@@ -16,6 +16,10 @@ class MachineError(RuntimeError):
     """The machine lacks something, or forbids it; the text says what to install or change."""
 
 
+class NotInstalled(ModuleNotFoundError, MachineError):
+    """A library of an extra is missing, which an import or the machine raises alike."""
+
+
 def install(extra: str) -> str:
     """The line that installs an extra of this package, the same wherever something is missing."""
     if extra in ("gpu", "gpu13"):
@@ -24,6 +28,13 @@ def install(extra: str) -> str:
             "nvidia-smi's CUDA version says"
         )
     return f"pip install '.[{extra}]' in winolab's checkout"
+
+
+def absent(library: str) -> NotInstalled | None:
+    """What to raise where the library of the extra of its name is missing; None where it is not."""
+    if find_spec(library) is not None:
+        return None
+    return NotInstalled(f"{library} is not installed: {install(library)}", name=library)
 
 
 @cache

@@ -17,7 +17,7 @@ from typing import Any
 
 from winolab.arguments.words import type_of
 from winolab.gpu import driver
-from winolab.gpu.machine import MachineError
+from winolab.gpu.machine import MachineError, NotInstalled, absent
 from winolab.judge import native
 from winolab.judge.candidate import Candidate, Declined
 from winolab.judge.libraries import library
@@ -41,7 +41,8 @@ def load(
 ) -> Candidate:
     """The kernel FILE:FUNCTION or MODULE:FUNCTION, or the compiled FILE, of that name.
 
-    Raises ValueError for what is not there, or is no kernel.
+    Raises ValueError for what is not there, or is no kernel, MachineError where its arrays' library
+    is missing.
     """
     file, _, attribute = named.partition(":")
     if Path(file).suffix in COMPILED:
@@ -62,6 +63,8 @@ def load(
         raise ValueError(f"{named} is a Triton kernel; expected a Python function that launches it")
     torch = sys.modules.get("torch")
     library_name = arrays or _library(found, torch)
+    if library_name == "torch" and (lacking := absent("torch")):
+        raise lacking
     cuda = device == "cuda" or (device is None and _cuda(library_name, torch))
     if device == "cpu" and library_name == "cupy":
         raise ValueError("arrays of cupy lie on a GPU; leave --device out, or name --arrays numpy")
@@ -86,6 +89,8 @@ def _module(file: str) -> Any:
     if path.suffix != ".py":
         try:
             return pkgutil.resolve_name(file)
+        except NotInstalled:
+            raise
         except (ImportError, AttributeError, ValueError) as error:
             raise ValueError(f"{file!r} is no file .py and no module: {error}") from None
     if not path.is_file():

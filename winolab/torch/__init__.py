@@ -1,5 +1,10 @@
 """Convolutions of torch tensors as operators and modules of PyTorch: this package imports torch."""
 
+from winolab.gpu.machine import absent
+
+if lacking := absent("torch"):
+    raise lacking
+
 from winolab.torch.compare import compare
 from winolab.torch.convert import convert
 from winolab.torch.functional import (
