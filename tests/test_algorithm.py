@@ -290,8 +290,8 @@ def test_a_problem_checks_its_fields(changed, error, message):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (of(Problem.of, 5, (3, 3, 2)), TypeError, "x_shape is 5; expected a list"),
-        (of(Problem.of, (1, 8, 2), 5), TypeError, "w_shape is 5; expected a list"),
+        (of(Problem.of, 5, (3, 3, 2)), TypeError, "x_shape is 5; expected all sizes"),
+        (of(Problem.of, (1, 8, 2), 5), TypeError, "w_shape is 5; expected all sizes"),
         (of(datasheet, 3), TypeError, "device is of type int; expected a name as 'rtx4090'"),
         (of(winrs_plan, LAYER, segments=2.5), TypeError, "segments is 2.5; expected an integer"),
         (of(winrs_plan, LAYER, segments=0), ValueError, "segments = 0; expected at least 1"),

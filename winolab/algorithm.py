@@ -84,7 +84,7 @@ def winograd(
 ) -> Winograd:
     """Nested F(n0×n1×…, r0×r1×…) (Lavin & Gray, eq. 8): ``winograd((4, 4), (3, 3))``."""
     for name, sizes in (("output", n), ("filter", r)):
-        if not hasattr(sizes, "__len__"):
+        if isinstance(sizes, (str, bytes)) or not hasattr(sizes, "__len__"):
             raise TypeError(
                 f"winograd: {name} sizes {sizes!r}; expected one a dimension, as in "
                 "winograd((4, 4), (3, 3)); along the last alone, gamma(6, 4, 3)"

@@ -14,6 +14,7 @@ from winolab.arguments.values import (
     paddings,
     per_dimension,
     sequence,
+    stated,
     whole,
 )
 from winolab.arguments.words import plural
@@ -125,10 +126,7 @@ class Problem:
         for arrays in place of their shapes.
         """
         check_layout(layout)
-        for name, shape in (("x", x_shape), ("w", w_shape)):
-            if getattr(shape, "ndim", 1) > 1:
-                raise TypeError(f"{name} is an array; expected its shape, as {name}.shape")
-        x_shape, w_shape = sequence("x_shape", x_shape), sequence("w_shape", w_shape)
+        x_shape, w_shape = stated("x_shape", x_shape), stated("w_shape", w_shape)
         ndim = len(x_shape) - 2
         if ndim < 1:
             raise ValueError(
@@ -202,13 +200,14 @@ class Problem:
         Raises ValueError as ``of``, and for "same" with strides, which several inputs have.
         """
         check_layout(layout)
+        y_shape, w_shape = stated("dy_shape", y_shape), stated("w_shape", w_shape)
         if len(y_shape) != len(w_shape) or len(y_shape) < 3:
             raise ValueError(
                 f"dy has {plural(len(y_shape), 'dimension')} and w {len(w_shape)}; expected as "
                 "many, batch, channels and at least one spatial dimension"
             )
         spatial = slice(2, None) if layout == "channels_first" else slice(1, -1)
-        outputs, taps, ndim = tuple(y_shape)[spatial], tuple(w_shape)[spatial], len(w_shape) - 2
+        outputs, taps, ndim = y_shape[spatial], w_shape[spatial], len(w_shape) - 2
         strides = per_dimension(stride, ndim, "stride", 1)
         dilations = per_dimension(dilation, ndim, "dilation", 1)
         longer = per_dimension(output_padding, ndim, "output_padding", 0)

@@ -165,7 +165,11 @@ def test_nothing_to_compute_is_refused() -> None:
 @pytest.mark.parametrize("name", ["predict", "bound", "cost", "tolerance", "plan", "accuracy"])
 def test_arrays_are_no_shapes(name: str) -> None:
     x, w = np.ones((1, 8, 8, 4), "f4"), np.ones((4, 3, 3, 4), "f4")
-    with pytest.raises(TypeError, match=r"x is an array; expected its shape, as x\.shape"):
+    with pytest.raises(
+        TypeError, match=r"x_shape is an array; expected its shape, as array\.shape"
+    ):
         getattr(winolab, name)(x, w)
-    with pytest.raises(TypeError, match=r"w is an array; expected its shape, as w\.shape"):
+    with pytest.raises(
+        TypeError, match=r"w_shape is an array; expected its shape, as array\.shape"
+    ):
         getattr(winolab, name)(x.shape, w)

@@ -1,5 +1,10 @@
+import re
+from typing import Any
+
+import numpy as np
 import pytest
 
+import winolab
 from winolab.algorithm import FORMS
 from winolab.arguments.values import nearest
 from winolab.ref.arithmetic.simulated import ACCEPTED
@@ -25,3 +30,52 @@ from winolab.ref.arithmetic.simulated import ACCEPTED
 )
 def test_a_hint_is_like_what_was_typed(name, known, expected) -> None:
     assert nearest(name, known) == expected
+
+
+X, W = (1, 8, 8, 4), (4, 3, 3, 4)
+ASKED = ("predict", "bound", "cost", "plan", "tolerance", "accuracy")
+TEXTS = ("1x8x8x4", "1884", b"1884", bytearray(X))  # tuple() of each has values
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("asked", [*ASKED, "Problem.of", "Problem.transposed"])
+def test_a_text_is_no_shape(asked: str, text: Any) -> None:
+    """Letters were sizes: "1x8x8x4" had seven dimensions, and b"1884" sizes about 50."""
+    home, _, name = asked.rpartition(".")
+    of = getattr(winolab.Problem if home else winolab, name)
+    said = re.escape(f"is {text!r}; expected all sizes, as (32, 56, 56, 64)")
+    with pytest.raises(TypeError, match=f"^(x|dy)_shape {said}$"):
+        of(text, W)
+    with pytest.raises(TypeError, match=f"^w_shape {said}$"):
+        of(X, text)
+    with pytest.raises(TypeError, match=r"_shape is an array; expected its shape, as array\.shape"):
+        of(np.ones(X), W)
+
+
+@pytest.mark.parametrize("name", ["stride", "dilation", "padding", "output_padding"])
+@pytest.mark.parametrize("text", ["1x1", "11", b"\x01\x01", bytearray(2)])
+def test_a_text_is_no_number_a_dimension(name: str, text: Any) -> None:
+    geometry: dict[str, Any] = {name: text}
+    said = re.escape(f"{name} in spatial dimension 0 is {text!r}; expected an integer")
+    error: type[Exception] = TypeError
+    if name == "padding" and isinstance(text, str):
+        said, error = re.escape(f'padding {text!r}; expected numbers or one of "same"'), ValueError
+    if name == "output_padding":
+        with pytest.raises(error, match=f"^{said}"):
+            winolab.Problem.transposed(X, W, **geometry)
+        return
+    for ask in ASKED:
+        with pytest.raises(error, match=f"^{said}"):
+            getattr(winolab, ask)(X, W, **geometry)
+    with pytest.raises(error, match=f"^{said}"):
+        winolab.conv_forward(np.ones(X), np.ones(W), **geometry)
+
+
+def test_a_text_is_no_field_of_a_problem_nor_a_tile() -> None:
+    text: Any = "33"
+    with pytest.raises(TypeError, match=r"^filter is '33'; expected a list, a value a dimension$"):
+        winolab.Problem(1, 4, 4, (8, 8), text, (1, 1), ((0, 0),) * 2, (1, 1))
+    with pytest.raises(TypeError, match=r"winograd: output sizes '33'; expected one a dimension"):
+        winolab.winograd(text, text)
+    with pytest.raises(TypeError, match="input_shape is '33'; expected all sizes"):
+        winolab.conv_backward_data(np.ones((1, 6, 6, 4)), np.ones(W), text)

@@ -34,20 +34,26 @@ def one_or_each(ndim: int) -> str:
     return "expected one" if ndim == 1 else f"expected one, or {ndim}, one a dimension"
 
 
+def _values(value: Any) -> tuple[Any, ...] | None:
+    """The values of a list; None of what is none, as a text, whose letters are no values."""
+    try:
+        return None if isinstance(value, (str, bytes, bytearray)) else tuple(value)
+    except TypeError:
+        return None
+
+
 def listed(value: Any, count: int) -> tuple[Any, ...]:
     """The values, or ``count`` times the value that stands for all."""
-    try:
-        return tuple(value)
-    except TypeError:
-        return (value,) * count
+    found = _values(value)
+    return (value,) * count if found is None else found
 
 
 def sequence(name: str, value: Any) -> tuple[Any, ...]:
     """The values of a list. Raises TypeError for what is none."""
-    try:
-        return tuple(value)
-    except TypeError:
-        raise TypeError(f"{name} is {value!r}; expected a list, a value a dimension") from None
+    found = _values(value)
+    if found is None:
+        raise TypeError(f"{name} is {value!r}; expected a list, a value a dimension")
+    return found
 
 
 def whole(value: Any, name: str) -> int:
@@ -65,11 +71,10 @@ def whole(value: Any, name: str) -> int:
 
 
 def stated(name: str, shape: Any) -> tuple:
-    """The sizes of a shape. Raises TypeError for what is none."""
-    try:
-        sizes = None if isinstance(shape, str) else tuple(shape)
-    except TypeError:
-        sizes = None
+    """The sizes of a shape. Raises TypeError for what is none, as an array."""
+    if getattr(shape, "ndim", 1) > 1:
+        raise TypeError(f"{name} is an array; expected its shape, as array.shape")
+    sizes = _values(shape)
     if sizes is None:
         raise TypeError(f"{name} is {shape!r}; expected all sizes, as (32, 56, 56, 64)")
     return sizes
@@ -112,7 +117,7 @@ def paddings(
 
 def _pair(value: Any, name: str) -> tuple[int, int]:
     """(low, high) of one dimension's padding."""
-    pair = (value, value) if isinstance(value, str) else listed(value, 2)
+    pair = listed(value, 2)
     if len(pair) != 2:
         raise ValueError(f"{name} is {value}; expected an integer or a pair (low, high)")
     low, high = (whole(v, name) for v in pair)
