@@ -11,6 +11,7 @@ from winolab.algorithm import FORMS, parse_algorithm
 from winolab.cli import listing
 from winolab.cli.command import app
 from winolab.device import DATASHEETS, datasheet
+from winolab.ref.records.table import records
 
 ALL = ["forward", "backward_data", "backward_filter"]
 
@@ -65,3 +66,20 @@ def test_the_commands_print_tables_and_json(command: str) -> None:
 
 def test_a_table_of_the_algorithms_has_no_markup() -> None:
     assert "``" not in CliRunner().invoke(app, ["algorithms", "--wide"]).stdout
+
+
+def test_moduli_are_whole_where_there_is_room() -> None:
+    """One of F(7, 3) has a text of 624 characters, of which 80 were shown at any width."""
+    longest = max((c.points for c in records(7, 3, None)), key=len)
+    assert len(longest) > 600
+    for arguments in ([], ["7", "3"]):
+        asked = ["records", *arguments, "--published"]
+        shown = CliRunner().invoke(app, [*asked, "--wide"]).stdout
+        for record in records(*(map(int, arguments) if arguments else (None, None)), None):
+            assert record.points in shown
+        assert "…" not in shown
+        assert "--wide" not in shown
+        narrow = " ".join(CliRunner().invoke(app, asked).stdout.split())
+        assert longest not in narrow
+        assert "Moduli that end in … are whole with --wide." in narrow
+    assert "…" not in CliRunner().invoke(app, ["records", "2", "3"]).stdout

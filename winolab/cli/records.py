@@ -55,7 +55,7 @@ def command(
     if as_json:
         print(document({"records": [c.to_dict() for c in found], **_sources()}))
     else:
-        process.console(wide).print(_table(found))
+        process.console(wide).print(_table(found, wide))
 
 
 def _sources() -> dict:
@@ -69,7 +69,8 @@ def _error(value: float | str | None) -> str:
     return "inf" if value is None else value if isinstance(value, str) else f"{value:.2e}"
 
 
-def _table(found: tuple[Record, ...]) -> Group:
+def _table(found: tuple[Record, ...], wide: bool) -> Group:
+    """The records as a table, their moduli whole where it is ``wide``, and what its words mean."""
     known = [name for c in found for name in c.errors]
     shown = list(dict.fromkeys(known))
     lines = [
@@ -82,7 +83,7 @@ def _table(found: tuple[Record, ...]) -> Group:
             *(_error(c.errors.get(name, "")) for name in shown),
             str(c.additions),
             str(c.multiplications + c.fmas),
-            shortened(c.points),
+            c.points if wide else shortened(c.points),
             c.found,
         )
         for c in found
@@ -94,5 +95,7 @@ def _table(found: tuple[Record, ...]) -> Group:
         for name, p in PROTOCOLS.items()
         if any(column.split()[0] == name for column in shown)
     ]
-    legend = " ".join([LEGEND, *(["; ".join(said) + "."] if said else [])])
+    cut = not wide and any(shortened(c.points) != c.points for c in found)
+    whole = ["Moduli that end in … are whole with --wide."] if cut else []
+    legend = " ".join([LEGEND, *whole, *(["; ".join(said) + "."] if said else [])])
     return Group(fitted.of_rows(titles, lines), Text(), Text(legend, style="dim"))
