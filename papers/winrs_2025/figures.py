@@ -27,11 +27,12 @@ def frontier(rows: Sequence[Row]) -> Figure:
         for device, colour in (("rtx4090", "#4c72b0"), ("h100", "#dd8452")):
             mine = select(rows, layer=layer, planned_for=device)
             swept = sorted(
-                (r["workspace_mib"], r["predicted_ms"]) for r in select(mine, planned=False)
+                (r["workspace_mib"], r["predicted_us"] / 1e3) for r in select(mine, planned=False)
             )
             panel.plot(*zip(*swept, strict=True), "o-", color=colour, markersize=3, label=device)
             (chosen,) = select(mine, planned=True)
-            panel.plot(chosen["workspace_mib"], chosen["predicted_ms"], "*", color=colour, ms=12)
+            at = chosen["workspace_mib"], chosen["predicted_us"] / 1e3
+            panel.plot(*at, "*", color=colour, ms=12)
         panel.set(title=layer, xlabel="workspace, MiB", ylabel="predicted time, ms")
         panel.set_ylim(bottom=0)
         panel.legend()

@@ -235,9 +235,9 @@ def cells_frontier(rows: Sequence[Row]) -> list[Cell]:
     found = []
     for layer, device in dict.fromkeys((r["layer"], r["planned_for"]) for r in rows):
         mine = select(rows, layer=layer, planned_for=device)
-        least = min(r["predicted_ms"] for r in mine)
+        least = min(r["predicted_us"] for r in mine)
         (chosen,) = select(mine, planned=True)
-        ratio = chosen["predicted_ms"] / least
+        ratio = chosen["predicted_us"] / least
         note = f"{chosen['segments']} segments, {chosen['workspace_mib']:.1f} MiB"
         found.append(one(f"{layer} {device}", "chosen over fastest", None, ratio, note=note))
     return found

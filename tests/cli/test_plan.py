@@ -24,7 +24,9 @@ def test_the_plan_as_text_and_as_json() -> None:
     read = json.loads(call(*VGG16_2, "--device", "rtx4090", "--json").stdout)
     assert read["device"] == "NVIDIA GeForce RTX 4090"
     assert read["workspace_bytes"] == 4 * (read["segments"] - 1) * 64 * 3 * 3 * 64
-    assert read["predicted_ms"] > 0
+    assert read["predicted_us"] > 0
+    assert f"predicted  {read['predicted_us']:.1f} µs\n" in text.stdout
+    assert " ms" not in text.stdout  # the paper's model and ours in one unit
     own = read["cuda"]
     assert own["direction"] == "backward_filter"
     assert f"{own['plan']['predicted_us']:.1f} µs" in text.stdout

@@ -108,7 +108,7 @@ def test_a_plan_is_text_and_json() -> None:
     assert "Ω8(3,6)" in str(made)
     keys = {
         "device", "kernels", "segments", "segment_shape", "blocks", "workspace_bytes",
-        "predicted_ms",
+        "predicted_us",
     }  # fmt: skip
     assert keys <= json.loads(json.dumps(made.as_dict())).keys()
 

@@ -73,7 +73,7 @@ class Plan(ShowsText):
             "segment_shape": list(self.segment_shape),
             "blocks": self.blocks,
             "workspace_bytes": self.workspace,
-            "predicted_ms": round(1e3 * self.predicted, 6),
+            "predicted_us": round(1e6 * self.predicted, 3),
         }
 
     def partition(self) -> dict:
@@ -95,7 +95,7 @@ class Plan(ShowsText):
                 f"segments   {len(self.segments)} of up to {size}",
                 f"blocks     {self.blocks}",
                 f"workspace  {self.workspace} B",
-                f"predicted  {1e3 * self.predicted:.4f} ms",
+                f"predicted  {1e6 * self.predicted:.1f} µs",
             ]
         )
 
