@@ -82,7 +82,7 @@ class KeptFilters:
                 raise
             key = direction, arguments, a.shape, a.dtype
             self._kept[-1][key] = self.native = held = found = None
-            changed(key)
+            changed()
         return operators.CALLS[direction](a, w, *arguments)
 
     def _run(

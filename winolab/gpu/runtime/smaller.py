@@ -13,6 +13,7 @@ import logging
 from collections.abc import Hashable
 from contextlib import suppress
 from dataclasses import replace
+from threading import Lock
 
 from winolab.gpu.planner.request import Plan
 from winolab.gpu.runtime.arrays import Library
@@ -28,17 +29,20 @@ class NoWorkspace(MemoryError):
 
 
 _limits: dict[Hashable, int] = {}  # bytes, by what was asked
-_changes: list[Hashable] = []  # what was planned again, in order
+_changes = 0
+_counting = Lock()  # threads plan again, too
 
 
 def changes() -> int:
     """How often something was planned again: what is asked twice has one plan while it stays."""
-    return len(_changes)
+    return _changes
 
 
-def changed(asked: Hashable) -> None:
-    """Told of what has another plan from now on."""
-    _changes.append(asked)
+def changed() -> None:
+    """Told that something has another plan from now on."""
+    global _changes
+    with _counting:
+        _changes += 1
 
 
 def planned(asked: Resolved) -> tuple[Resolved, PlannedCall]:
@@ -97,7 +101,7 @@ def less(
             least = size
             if library.fits(size, asked.index):
                 _limits[key] = limit
-                changed(key)
+                changed()
                 _log(asked, wanted, size, plan)
                 return
         if smallest or not counted or not limit:
