@@ -10,10 +10,11 @@ binary floating point), and of those the one whose programs are shortest.
 from __future__ import annotations
 
 import json
-import sys
 from fractions import Fraction
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.progress import track
 
 from winolab.algorithm import MAX_ALPHA
@@ -26,7 +27,12 @@ TABLE = Path(__file__).parents[2] / "winolab/ref/algebra/data/best_points.json"
 MARGIN = 1.05
 
 
-def main(budget: float = 20.0) -> None:
+def main(
+    budget: Annotated[
+        float, typer.Argument(metavar="SECONDS_PER_ALPHA", min=0, help="For each search.")
+    ] = 20.0,
+) -> None:
+    """Search the default points of every alpha, and write them where the library reads them."""
     table = json.loads(TABLE.read_text())
     for alpha in track(range(1, MAX_ALPHA + 1), "points"):
         leaders = best_points(alpha, budget=budget)
@@ -53,4 +59,4 @@ def _instructions(scored: Scored) -> int:
 
 
 if __name__ == "__main__":
-    main(*map(float, sys.argv[1:]))
+    typer.run(main)

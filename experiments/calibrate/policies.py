@@ -17,6 +17,7 @@ from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
+import typer
 
 from experiments.calibrate.device_model import FITTED, Sample, samples
 
@@ -118,5 +119,10 @@ def worths() -> Iterator[Worth]:
             yield Worth(section, policy, tuple(ratios(sample, policy, beside)))
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Print what every policy is worth by kept rows."""
     print(*worths(), sep="\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)

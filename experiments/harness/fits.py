@@ -7,8 +7,10 @@ prints them beside those in use; a test compares the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import typer
 
 Place = tuple[str, str, str]  # a table's key, and a cell's ``where`` and ``column``
 Values = dict[str, float]
@@ -34,3 +36,13 @@ class Fit:
         used, fitted = self.used(), self.fitted()
         return "\n".join(f"{name}: {used[name]:.6g} in use, {fitted[name]:.6g} fitted"
                          for name in used)  # fmt: skip
+
+
+def command(fits: Sequence[Fit]) -> None:
+    """A paper's fits as a program."""
+
+    def main() -> None:
+        """Fit anew what was fitted on the paper's numbers, and print it beside what is in use."""
+        print("\n".join(fit.told for fit in fits))
+
+    typer.run(main)

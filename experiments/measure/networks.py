@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import typer
 from torch import Tensor, nn
 
 from winolab.bench.networks import FILE, BatchedLayer
@@ -167,6 +168,7 @@ def networks() -> dict[str, dict[str, Any]]:
 
 
 def main() -> None:
+    """Write the shapes anew; needs torchvision."""
     import torchvision  # pyright: ignore[reportMissingImports]
 
     made = {"torchvision": torchvision.__version__.partition("+")[0], "networks": networks()}
@@ -174,4 +176,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

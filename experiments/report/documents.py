@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import typer
+
 from experiments.harness import facts, studies, verdicts
 from experiments.harness.facts import ROOT
 from experiments.harness.tables import Cell, Table
@@ -117,6 +119,11 @@ def documents() -> Iterator[tuple[Path, str]]:
         yield ROOT / "docs" / name, drawn()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Write README's numbers, docs/results.md, docs/records.md and the pictures in docs/ anew."""
     for path, text in documents():
         path.write_text(text)
+
+
+if __name__ == "__main__":
+    typer.run(main)

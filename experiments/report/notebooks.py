@@ -13,15 +13,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jupytext
 import nbformat
+import typer
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
@@ -170,14 +170,17 @@ def check(path: Path, update: bool) -> list[str]:
     return list(differences(nbformat.read(kept, as_version=4), book))
 
 
-def main(arguments: list[str]) -> int:
-    """Run all notebooks, or those whose path contains one of the names."""
-    update = "--update" in arguments
-    names = [name for name in arguments if name != "--update"]
+def main(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME ...]", help="Parts of their paths.")
+    ] = None,
+    update: Annotated[bool, typer.Option("--update", help="Write the .ipynb anew.")] = False,
+) -> None:
+    """Execute the papers' notebooks, or some, and compare what comes out with what is kept."""
     chosen = [p for p in notebooks() if not names or any(name in str(p) for name in names)]
     if not chosen:
-        print(f"no notebook of papers/*/*.py matches {' '.join(names)!r}", file=sys.stderr)
-        return 2
+        text = " ".join(names or ())
+        raise typer.BadParameter(f"no notebook of papers/*/*.py matches {text!r}")
 
     def run(path: Path) -> bool:
         started = time.perf_counter()
@@ -188,8 +191,9 @@ def main(arguments: list[str]) -> int:
         return not wrong
 
     with ThreadPoolExecutor(2) as pool:  # all of them, whatever the first ones do
-        return 0 if all(list(pool.map(run, chosen))) else 1
+        right = all(list(pool.map(run, chosen)))
+    raise typer.Exit(not right)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    typer.run(main)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import matplotlib as mpl
+import typer
 
 mpl.use("Agg")
 
@@ -19,6 +21,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
+# An error is its last line, which the command repeats.
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 COLOURS = ("#4c72b0", "#dd8452")
 
 
@@ -48,5 +52,11 @@ def _panel(axes: Axes, plan: dict[str, Any]) -> None:
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
 
 
+@app.command()
+def main(file: Annotated[Path, typer.Argument(help="As plan.svg, .pdf or .png.")]) -> None:
+    """Draw the plans whose JSON is read from standard input."""
+    picture(json.load(sys.stdin)).savefig(file)
+
+
 if __name__ == "__main__":
-    picture(json.load(sys.stdin)).savefig(sys.argv[1])
+    app()

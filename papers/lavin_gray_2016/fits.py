@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 from experiments.harness.facts import table
-from experiments.harness.fits import Fit, Values
+from experiments.harness.fits import Fit, Values, command
 from papers.lavin_gray_2016.costs import LETTERS, PAPER, ROW_SCALE, SCALED, TABLE1, scaled
 
 FACTORS = (2, 3, 4, 6)
@@ -39,4 +39,4 @@ FITS = (
 )
 
 if __name__ == "__main__":
-    print("\n".join(fit.told for fit in FITS))
+    command(FITS)

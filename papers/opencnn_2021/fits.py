@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.harness.facts import table
-from experiments.harness.fits import Fit, Values
+from experiments.harness.fits import Fit, Values, command
 from papers.opencnn_2021.layouts import FITTED, LAYOUTS, PAPER
 from winolab.gpu.families.fused2d.banks import TURING
 
@@ -36,4 +36,4 @@ FITS = (
 )
 
 if __name__ == "__main__":
-    print("\n".join(fit.told for fit in FITS))
+    command(FITS)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from functools import cache, partial
 
+import typer
+
 from experiments.harness.counted import Count, cells, row
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Table
@@ -85,4 +87,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

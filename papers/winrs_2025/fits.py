@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from experiments.harness.facts import table
-from experiments.harness.fits import Fit, Values
+from experiments.harness.fits import Fit, Values, command
 from papers.winrs_2025 import timing
 from papers.winrs_2025.grid import MB, MIB, MULTIPLE, PAPER, TABLE2, grid
 from papers.winrs_2025.timing import CUDNN, FITTED, KINDS, TABLE3, Predicted, over, place, predicted
@@ -137,4 +137,4 @@ FITS = (
 )
 
 if __name__ == "__main__":
-    print("\n".join(fit.told for fit in FITS))
+    command(FITS)

@@ -1,16 +1,11 @@
 """Random problems for every kernel, each between guard zones and against FP64.
 
-Problems of one Mold share a compiled kernel. A failure says how to run it again:
-
-    python -m tests.gpu.guarded gamma_ffma gamma:8:6:3 fp32 2 17
-
-runs problem 17 of mold 2.
+Problems of one Mold share a compiled kernel. A failure says by which command it is run again.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -18,6 +13,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import typer
 
 from tests.gpu.support.molds import SEEDS, channels_of, few, known_taps, steps_of
 from winolab.algorithm import Problem, Tile, parse_algorithm, tiled
@@ -395,6 +391,10 @@ def _limits(
     return proven, deviation, deviation * math.sqrt(uneven)
 
 
+def again(family: str, algorithm: str, precision: str, mold: int, number: int) -> None:
+    """Run the problem of this NUMBER of a mold."""
+    print(run(Mold(family, algorithm, precision, mold), number))
+
+
 if __name__ == "__main__":
-    family, algorithm, precision, mold, number = sys.argv[1:]
-    print(run(Mold(family, algorithm, precision, int(mold)), int(number)))
+    typer.run(again)

@@ -15,6 +15,8 @@ from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 
+import typer
+
 from tests.gpu.support.picked import of_gamma
 from winolab.algorithm import parse_algorithm
 from winolab.bench.layers import SQUARES, parse_layer
@@ -345,4 +347,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+import typer
+
 ROOT = Path(__file__).resolve().parents[2]
 BY_NAME = ("import_module", "__import__", "find_spec")
 
@@ -117,5 +119,10 @@ def main(root: Path = ROOT) -> int:
     return len(wrong)
 
 
+def command() -> None:
+    """Print how many modules and imports there are, and the circles; fail where some are."""
+    raise typer.Exit(main() > 0)
+
+
 if __name__ == "__main__":
-    raise SystemExit(main())
+    typer.run(command)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+import typer
 
 from winolab.gpu import driver
 from winolab.gpu.runtime import nvrtc
@@ -110,6 +111,4 @@ def fetched(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        raise SystemExit(f"python -m {__spec__.name} FOLDER")
-    fetched(Path(sys.argv[1]))
+    typer.run(fetched)

@@ -194,5 +194,8 @@ PARTS = {
 }
 
 if __name__ == "__main__":
+    # typer's imports would be timed with winolab's
+    if len(sys.argv) != 2 or sys.argv[1].count(",") < 2:
+        raise SystemExit("inside takes NAME,METHOD,CACHE[,PART]; first_calls runs it")
     name, method, cache, *only = sys.argv[1].split(",")
     print(json.dumps(PARTS[name](method, cache, tuple(only))))

@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import typer
 
 from winolab.jax import ffi
 
@@ -53,7 +54,7 @@ def mean(function: Any, x: Any) -> float:
 
 
 def main() -> None:
-    """The command."""
+    """Print what each way from XLA to our code costs the host."""
     jax.config.update("jax_platforms", "cpu")  # and no GPU's memory is taken
     x = jnp.ones((4, 4))
     struct = jax.ShapeDtypeStruct(x.shape, x.dtype)
@@ -78,4 +79,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import typer
 from torch import Tensor
 from torch.autograd import Function
 
@@ -146,6 +147,7 @@ def costs(calls: dict[Any, Callable[[], Any]]) -> dict[Any, float]:
 
 
 def main() -> None:
+    """Print what each way costs the host."""
     operators._on_cpu = without_kernel
     for direction in operators.DIRECTIONS:  # as the dispatcher calls it
         operators.LIBRARY.impl(
@@ -157,4 +159,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

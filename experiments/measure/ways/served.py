@@ -114,4 +114,6 @@ def answers() -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 1:
+        raise SystemExit("served takes cases on standard input; two_trees runs it")
     answers()

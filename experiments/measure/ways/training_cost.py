@@ -22,6 +22,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+import typer
 from torch import Tensor
 
 import winolab.torch
@@ -153,6 +154,7 @@ def cost(kind: str, order: str, rounds: int = ROUNDS) -> tuple[float, float, flo
 
 
 def main() -> None:
+    """Print what training costs the host."""
     torch.set_num_threads(1)
     for past_python, kind, order in product((False, True), FORMATS, ORDERS):
         with pretended(past_python):
@@ -164,4 +166,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import typer
+
 from papers.winrs_2025.plans import CHANNELS, TAPS, layer, omega, products
 from winolab.algorithm import Tile
 from winolab.device import H100, Device
@@ -82,4 +84,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

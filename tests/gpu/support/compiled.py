@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import typer
 
 from tests.gpu.kernels import compiler
 from winolab.gpu.codegen.emit import fingerprint
@@ -89,8 +90,8 @@ class Asking:
         items[:] = [item for item in items if "compiled" in getattr(item, "fixturenames", ())]
 
 
-def main() -> int:
-    """Write the table; what has not changed is not compiled again. Returns pytest's status."""
+def main() -> None:
+    """Write the table; what has not changed is not compiled again. Exits with pytest's status."""
     global asked
     asked = set()
     status = pytest.main(["-q", "-p", "no:cacheprovider", "tests/gpu"], plugins=[Asking()])
@@ -99,10 +100,10 @@ def main() -> int:
         writer.writerow(Row.__dataclass_fields__)
         writer.writerows([getattr(row, name) for name in Row.__dataclass_fields__]
                          for row in sorted(asked))  # fmt: skip
-    return int(status)
+    raise typer.Exit(int(status))
 
 
 if __name__ == "__main__":
     from tests.gpu.support import compiled  # whose names the tests' fixture reads
 
-    raise SystemExit(compiled.main())
+    typer.run(compiled.main)
