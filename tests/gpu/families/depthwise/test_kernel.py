@@ -20,6 +20,7 @@ from tests.gpu.families.depthwise.cases import (
 )
 from winolab.gpu.families.depthwise.launch import PARAMS
 from winolab.gpu.families.depthwise.plan import DepthwisePlan
+from winolab.gpu.params import View
 from winolab.ref.algorithms import convolution
 
 Execute = Callable[[DepthwisePlan, np.ndarray, np.ndarray], np.ndarray]
@@ -107,6 +108,32 @@ def test_threads_in_another_order_compute_the_same_bits() -> None:
         problem = p.problem
         a, b = operands(problem, direction, "fp32")
         assert (on_cpu(p, a, b) == hosted.execute(p, a, b, seed=3)).all()
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS[:2])
+@pytest.mark.parametrize(("name", "precision"), [("stride 2 of 40", "fp16"), ("3x3", "fp32")])
+def test_filters_lie_anywhere(name: str, direction: str, precision: str) -> None:
+    """With all channels of a tap together, or an element behind where vectors begin: the same."""
+    for p in kinds(name, direction, precision):
+        a, w = operands(p.problem, direction, precision)
+        expected, size = on_cpu(p, a, w), w.itemsize
+        apart = np.moveaxis(np.moveaxis(w, 0, -1).copy(), -1, 0)
+        behind = np.zeros(w.size + 1 + 16 // size, w.dtype)
+        first = -behind.ctypes.data % 16 // size + 1
+        moved = behind[first : first + w.size].reshape(w.shape)
+        moved[...] = w
+        for other in (apart, moved):
+            out = hosted.Guarded(expected.shape, p.out_dtype)
+            x, y = (View(v.ctypes.data, strides(v)) for v in (a, out.array))
+            p.launch(hosted.loaded(p), x, hosted.filter_view(other), y, 0, 0)
+            out.check("y")
+            assert (out.array == expected).all(), p
+
+
+def strides(v: np.ndarray) -> tuple[int, ...]:
+    """Of images, depth, rows and columns, in elements."""
+    image, row, column, _ = (n // v.itemsize for n in v.strides)
+    return image, 0, row, column
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

@@ -28,7 +28,7 @@ struct DepthwiseParams {
   int first_height, first_width;    // of strided backward data: the first row and column of dy
   int tiles_height;                 // and how many rows of dy have a window in dx
   int strips, segments, rows;       // of a phase: strips of a row, and segments of so many rows
-  int dense;                        // whether w has no gaps
+  int dense;                        // whether w has no gaps; if read, begins where vectors do
   int chunks, work_tiles, shares;  // blocks of channels, threads' worths of outputs, shares of a sum
 #ifdef EPILOGUE
   EpilogueParams epilogue;

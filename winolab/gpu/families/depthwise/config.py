@@ -108,11 +108,11 @@ def shared_memory(d: Depthwise, v: Config, gradient: bool, itemsize: int) -> int
     return -(-size // LINE) * LINE
 
 
-def static_memory(d: Depthwise, v: Config, gradient: bool) -> int:
+def static_memory(d: Depthwise, v: Config, gradient: bool, itemsize: int) -> int:
     """Bytes of shared memory that are declared: filters, or the sums of all threads."""
     if v.kind == "any":
         return 4 * 32 * (v.channels + 1)
-    return 4 * d.taps * (THREADS * v.vector if gradient else v.channels + 1)
+    return d.taps * (4 * THREADS * v.vector if gradient else itemsize * v.channels)
 
 
 def kind(d: Depthwise, gradient: bool) -> str:
@@ -157,7 +157,7 @@ def configs(
             for count in columns:
                 v = Config(made, lanes, vector, count)
                 used = registers(d, replace(v, stages=stages), gradient)
-                fits = static_memory(d, v, gradient) <= MOST_STATIC
+                fits = static_memory(d, v, gradient, itemsize) <= MOST_STATIC
                 if (vector, count) == (1, columns[0]) or (fits and used <= REGISTERS):
                     yield v
 

@@ -48,9 +48,9 @@ def _even(work_tiles: int, most: int) -> int:
 
 def resident(plan: Tiling) -> int:
     """Blocks that a multiprocessor holds at once."""
-    used = registers(plan.shape, plan.config, plan.gradient)
-    found = min(16, REGISTERS // (plan.config.threads * min(255, used)))
-    size = max(plan.shared().values()) + static_memory(plan.shape, plan.config, plan.gradient)
+    of = plan.shape, plan.config, plan.gradient
+    found = min(16, REGISTERS // (plan.config.threads * min(255, registers(*of))))
+    size = max(plan.shared().values()) + static_memory(*of, ITEMSIZE[plan.dtype])
     found = min(found, plan.device.shared_memory // (size + KEPT))
     return max(1, found)
 

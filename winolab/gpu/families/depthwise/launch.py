@@ -8,7 +8,7 @@ from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.depthwise.config import Stage
 from winolab.gpu.families.depthwise.tiling import Tiling
 from winolab.gpu.families.epilogue import finished
-from winolab.gpu.params import Kernels, Params, TensorMap, View
+from winolab.gpu.params import VECTOR, Kernels, Params, TensorMap, View
 from winolab.gpu.planner.request import ITEMSIZE
 
 PARAMS = layout("DepthwiseParams", "depthwise/arrays")
@@ -46,11 +46,6 @@ def main_params(call: Tiling, a: View, b: View, out: View, workspace: int) -> Pa
     """Parameters of all its kernels."""
     d = call.shape
     x, y, w = (a, b, out) if call.gradient else (a, out, b)
-    steps = [math.prod(d.filter[i:]) for i in range(4)]
-    dense = all(
-        n == 1 or have == step
-        for n, have, step in zip((2, *d.filter), w.strides, steps, strict=False)
-    )
     firsts = [d.windows(i) if call.config.kind == "scatter" else (0, 0) for i in (1, 2)]
     return PARAMS.pack(
         x.address,
@@ -78,8 +73,18 @@ def main_params(call: Tiling, a: View, b: View, out: View, workspace: int) -> Pa
         call.strips,
         call.segments,
         call.rows,
-        int(dense),
+        int(dense(call, w)),
         call.chunks,
         call.work_tiles,
         call.shares,
+    )
+
+
+def dense(call: Tiling, w: View) -> bool:
+    """Whether filters and their taps lie next to each other, and begin where vectors are read."""
+    steps = [math.prod(call.shape.filter[i:]) for i in range(4)]
+    aligned = call.gradient or w.address % VECTOR == 0
+    return aligned and all(
+        n == 1 or have == step
+        for n, have, step in zip((2, *call.shape.filter), w.strides, steps, strict=False)
     )
