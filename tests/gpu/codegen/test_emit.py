@@ -26,7 +26,7 @@ WGMMA = {
     "FETCH_FILE": "fetch_boxes.cuh",
 }
 DEPTHWISE = (
-    *("rows", "scatter", "any", "filter_rows", "filter_any"),
+    *("rows", "scatter", "plain", "any", "filter_rows", "filter_any"),
     *("staged_rows", "staged_scatter", "staged_filter"),
 )
 ROOTS = {

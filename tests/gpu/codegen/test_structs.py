@@ -48,6 +48,7 @@ STRUCTS = {
     ),
     "reduce": ("ReduceParams", "split_k", [wgrad.REDUCE_PARAMS], []),
     "depthwise": ("DepthwiseParams", "depthwise/arrays", [depthwise.PARAMS], []),
+    "depthwise plain": ("DepthwisePlainParams", "depthwise/plain", [depthwise.PLAIN], []),
     "depthwise staged": (
         "DepthwiseStagedParams",
         "depthwise/stages",

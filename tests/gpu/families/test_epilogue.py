@@ -16,6 +16,7 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.arguments.epilogue import Activation
 from winolab.device import H100, datasheet
 from winolab.gpu import driver
+from winolab.gpu.families.depthwise import plan as depthwise
 from winolab.gpu.families.thin import plan as thin
 from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.request import Request
@@ -239,6 +240,21 @@ def test_few_channels_on_one_side(library, x: Any, w: Any, dtype: str) -> None:
     call = check_named(problem, x, w, dtype, ConvOptions(config=found.config))
     assert isinstance(call.plan, thin.ThinPlan)
     assert call.plan.epilogue
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_depthwise_kernels_of_few_and_of_many_outputs(library, dtype: str) -> None:
+    """What is read at once, ahead by stages, and row by row."""
+    x, w = (2, 9, 9, 32), (32, 3, 3, 1)
+    problem = Problem.of(x, w, padding=1, groups=32)
+    precision = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}[dtype]
+    request = replace(Request(problem, "forward", H100, None, precision), aligned_maps=True)
+    ways = {(p.config.kind, p.config.stages > 0): p for p in depthwise.plans(request)}
+    assert len(ways) == 3
+    for plan in ways.values():
+        call = check_named(problem, x, w, dtype, ConvOptions(config=plan.config))
+        assert str(call.plan.config) == str(plan.config)
+        assert call.plan.epilogue
 
 
 def test_kernels_of_compute_capability_8(library, monkeypatch) -> None:

@@ -18,7 +18,8 @@ from tests.gpu.families.depthwise.cases import (
     operands,
     too_far,
 )
-from winolab.gpu.families.depthwise.launch import PARAMS
+from winolab.gpu.families.depthwise.config import KNOWN, Config
+from winolab.gpu.families.depthwise.launch import PARAMS, PLAIN
 from winolab.gpu.families.depthwise.plan import DepthwisePlan
 from winolab.gpu.params import View
 from winolab.ref.algorithms import convolution
@@ -33,9 +34,13 @@ def on_cpu(p: DepthwisePlan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def kinds(name: str, direction: str, precision: str) -> list[DepthwisePlan]:
     """A plan of every kernel and vector: those with stages come last."""
-    found = offered(PROBLEMS[name], direction, precision)
-    kernels = {(p.config.kind, p.config.vector, p.config.stages > 0): p for p in reversed(found)}
-    return list(kernels.values())
+    return kernels(offered(PROBLEMS[name], direction, precision))
+
+
+def kernels(found: list[DepthwisePlan]) -> list[DepthwisePlan]:
+    """The same of plans."""
+    kinds = {(p.config.kind, p.config.vector, p.config.stages > 0): p for p in reversed(found)}
+    return list(kinds.values())
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -98,8 +103,8 @@ def test_infinities_and_nan_stay_with_their_channel_and_windows() -> None:
         a[0, 2, 4, 3], a[0, 4, 19, 0] = np.inf, np.nan
         expected = np.zeros(problem.y_shape, bool)
         expected[0, 1:4, 3:6, 3], expected[0, 3:6, 18:20, 0] = True, True
-        y = on_cpu(offered(problem, "forward", precision)[-1], a, b)
-        assert (~np.isfinite(y) == expected).all()
+        for p in kernels(offered(problem, "forward", precision)):
+            assert (~np.isfinite(on_cpu(p, a, b)) == expected).all(), p
 
 
 def test_threads_in_another_order_compute_the_same_bits() -> None:
@@ -108,6 +113,25 @@ def test_threads_in_another_order_compute_the_same_bits() -> None:
         problem = p.problem
         a, b = operands(problem, direction, "fp32")
         assert (on_cpu(p, a, b) == hosted.execute(p, a, b, seed=3)).all()
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS[:2])
+@pytest.mark.parametrize("name", NAMES)
+def test_plain_kernels_have_the_bits_of_those_that_walk(name: str, direction: str) -> None:
+    """Vectors and columns of every number, in a precision of the problem's own; all are within the
+    bound, where no kernel walks, too."""
+    precision = PRECISIONS[(NAMES.index(name) + DIRECTIONS.index(direction)) % 3]
+    found = offered(PROBLEMS[name], direction, precision)
+    plain = [p for p in found if p.config.kind == "plain"]
+    d = found[0].shape
+    assert bool(plain) == (d.filter in KNOWN and d.multiplier == 1 and not d.gathered)
+    walking = [p for p in found if p.config.kind == "rows"][:1]
+    a, b = operands(PROBLEMS[name], direction, precision)
+    expected = [on_cpu(p, a, b) for p in walking]
+    for p in plain:
+        y = on_cpu(p, a, b)
+        assert too_far(p, a, b, y) == 0, p
+        assert all((y == walked).all() for walked in expected), p
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS[:2])
@@ -131,7 +155,7 @@ def test_filters_lie_anywhere(name: str, direction: str, precision: str) -> None
 
 
 def strides(v: np.ndarray) -> tuple[int, ...]:
-    """Of images, depth, rows and columns, in elements."""
+    """From image to image, plane, row and column, in elements."""
     image, row, column, _ = (n // v.itemsize for n in v.strides)
     return image, 0, row, column
 
@@ -143,3 +167,16 @@ def test_parameters_are_as_large_as_the_kernel_declares_them(direction: str, com
     found = compiled(p.source() + check)
     assert set(found) == set(p.shared())
     assert not any(kernel.spills for kernel in found.values())
+
+
+@pytest.mark.parametrize(("taps", "columns", "registers"), [(3, 2, 64), (5, 4, 128), (7, 4, 168)])
+def test_plain_kernels_read_into_registers(taps: int, columns: int, registers: int, compiled):
+    """All at once, without spills, and as few that blocks of a small map run side by side."""
+    problem = layer((1, 28, 28, 192), (taps, taps), padding=taps // 2)
+    vector = 1 if taps == 7 else 2
+    config = Config("plain", 32, vector, columns)
+    (p,) = offered(problem, "forward", "fp32", config=config)
+    check = f"\nstatic_assert(sizeof(DepthwisePlainParams) == {PLAIN.size});"
+    found = compiled(p.source() + check)["winolab_depthwise_plain"]
+    assert (found.spills, found.stack) == (0, 0)
+    assert found.registers <= registers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from winolab.algorithm import Problem, gamma
 from winolab.bench.contenders import unnamed
 from winolab.device import H100, datasheet
 from winolab.gpu.families.depthwise import plan as depthwise
-from winolab.gpu.families.depthwise.config import Config, Stage, kind
+from winolab.gpu.families.depthwise.config import RECIPROCAL, Config, Stage, kind
 from winolab.gpu.families.depthwise.shape import Depthwise
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import ITEMSIZE, Request
@@ -69,7 +70,7 @@ def test_a_filter_s_one_channel_does_not_keep_maps_from_vectors(library, monkeyp
     for direction in DIRECTIONS:
         request = unnamed(direction, problem, "fp32", H100)
         assert (request.aligned, request.maps_aligned) == (False, True)
-        assert "stages=" in str(plan(request).config)
+        assert any(p.config.stages for p in depthwise.plans(request))
     monkeypatch.setattr(planned, "planned", lambda request, apart: asked.append(request) or 1 / 0)
     for made in (
         lambda: winolab.conv_forward(Array(x), Array(w), padding=1, groups=64),
@@ -100,6 +101,35 @@ def test_rows_come_ahead_where_bulk_copies_read_arrays() -> None:
             assert max(p.shared().values()) <= 56 << 10
             assert p.config.images * p.config.strips == p.config.slots
             assert p.config.group % p.shape.stride[1] == 0
+
+
+def test_plain_kernels_are_of_few_outputs() -> None:
+    """One image of networks' layers takes them, many images do not; what numbers of their blocks
+    are divided by, reciprocals give exactly."""
+    assert _picked((1, 14, 14, 480), 3) == _picked((1, 28, 28, 240), 5) == "plain"
+    assert _picked((32, 28, 28, 240), 5) == _picked((32, 14, 14, 480), 3) == "rows"
+    few = offered(layer((1, 512, 512, 4), (3, 3), padding=1), "forward", "fp32")
+    many = offered(layer((1, 512, 512, 8), (3, 3), padding=1), "forward", "fp32")
+    assert any(p.config.kind == "plain" for p in few)
+    assert all(p.config.kind != "plain" for p in many)
+    for problem in (layer((3, 5, 7, 9, 4), (3, 3, 3)), layer((2, 1, 3000, 8), (1, 3)),
+                    layer((1, 3000, 1, 8), (3, 1)), layer((1, 90, 119, 4), (5, 5))):  # fmt: skip
+        found = [p for p in offered(problem, "forward", "fp32") if p.config.kind == "plain"]
+        assert found
+        for p in found:
+            assert math.prod(p.grid) == p.blocks >= p.chunks * -(-p.work_tiles // p.config.slots)
+            assert p.grid[1] * p.config.slots >= p.segments * p.strips
+            numbers = np.arange(p.grid[1] * p.config.slots), np.arange(p.grid[2])
+            for n, divisor in zip(numbers, (p.strips, p.shape.output[0]), strict=True):
+                assert (n * -(-RECIPROCAL // divisor) >> 30 == n // divisor).all()
+    wide = layer((1, 1, 1 << 18, 1), (1, 3))  # whose numbers times strips are too large
+    assert all(p.config.kind != "plain" for p in offered(wide, "forward", "fp32"))
+
+
+def _picked(x: tuple[int, ...], taps: int) -> str:
+    problem = layer(x, (taps, taps), padding=taps // 2)
+    picked = plan(Request(problem, "forward", datasheet("h200"), None, "fp32"))
+    return str(picked.config).split()[0]
 
 
 def test_boxes_are_what_bulk_copies_bring() -> None:

@@ -24,16 +24,21 @@ REGISTERS = 200  # that sums, taps and columns of a thread may take
 LINE = 128  # bytes of memory that are read at once
 MOST_STATIC = 48 << 10  # bytes of shared memory that may be declared
 MOST_BOX = 256  # elements of a dimension of a bulk tensor copy
+FEW = 1 << 20  # outputs that plain kernels compute
+MOST_READ = 112  # registers of a thread for what it reads of x at once
+MOST_GRID = (1 << 16) - 1  # blocks in the second and the third dimension
+RECIPROCAL = 1 << 30  # over a divisor, rounded up
 
 
 @dataclass(frozen=True)
 class Config(KernelConfig):
     """The compile-time shape of a kernel.
 
-    ``kind``: "rows" and "scatter" have taps in registers and walk down rows, "any" has sizes as
-    arguments. ``lanes`` threads of a block are neighbours in channels, ``vector`` channels each,
-    and have ``columns`` outputs of a row. With ``stages`` a producer warp brings rows of x to
-    shared memory, a ``group`` at a time, for ``strips`` strips next to each other.
+    ``kind``: "rows" and "scatter" have taps in registers and walk down rows, "plain" has outputs of
+    one row and reads all that they meet at once, "any" has sizes as arguments. ``lanes`` threads
+    of a block are neighbours in channels, ``vector`` channels each, and have ``columns`` outputs of
+    a row. With ``stages`` a producer warp brings rows of x to shared memory, a ``group`` at a time,
+    for ``strips`` strips next to each other.
     """
 
     kind: str
@@ -131,6 +136,8 @@ def registers(d: Depthwise, v: Config, gradient: bool) -> int:
     if v.kind == "any":
         return 64
     _, read, _ = window(d, v)
+    if v.kind == "plain":
+        return v.vector * (read * d.filter[0] * d.filter[1] + v.columns) + 40
     open_ = max(d.filter[1], d.stride[1]) if v.kind == "scatter" else -(-d.filter[1] // d.stride[1])
     kept = d.taps + open_ * v.columns + read * (1 if v.stages else 2)
     kept += v.columns if gradient and not v.stages else 0
@@ -191,6 +198,27 @@ def staged(d: Depthwise, gradient: bool, itemsize: int, aligned: bool) -> Iterat
             if fits and registers(d, found, gradient) <= REGISTERS and size <= 56 << 10:
                 yield found
                 break
+
+
+def plain(d: Depthwise, gradient: bool, itemsize: int, aligned: bool) -> Iterator[Config]:
+    """Configurations of plain.cuh, of few outputs."""
+    served = d.filter in KNOWN and d.multiplier == 1 and not (gradient or d.gathered)
+    if not (served and d.outputs <= FEW and d.batch * d.output[0] <= MOST_GRID):
+        return
+    slid = d.dilation[2] == 1 and d.stride[2] <= MOST_STRIDE  # neighbours share columns
+    for vector in (1, 2, 4, 8):
+        if vector > 1 and not vectors(d, "plain", vector, itemsize, aligned):
+            break
+        blocks = [(-(-d.channels // (n * vector)) * n, -n) for n in (4, 8, 16, 32)]
+        lanes = -min(blocks)[1]  # that leave the fewest idle, and the most of those
+        for columns in (1, 2, 4) if slid else (1,):
+            v = Config("plain", lanes, vector, columns)
+            read = d.filter[0] * d.filter[1] * window(d, v)[1] * max(1, vector * itemsize // 4)
+            strips = -(-d.output[2] // columns)
+            threads = d.output[1] * strips + v.slots  # at most, of a lane
+            counted = threads * strips < RECIPROCAL and threads <= MOST_GRID * v.slots
+            if counted and read <= MOST_READ and columns < 2 * d.output[2]:
+                yield v
 
 
 def vectors(d: Depthwise, made: str, vector: int, itemsize: int, aligned: bool) -> bool:

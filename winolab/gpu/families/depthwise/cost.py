@@ -17,6 +17,7 @@ from winolab.gpu.planner.request import ITEMSIZE
 SLICES, AHEAD = 8, 8  # of the sum of shares: threads of an element, loads
 KEPT = 1 << 10  # bytes of shared memory of a block that the system takes
 BANKS = 32  # of shared memory, words of 4 bytes
+BEGUN = 2  # steps' worth of instructions before the one step of a plain thread
 
 
 def walks(rows: int) -> list[int]:
@@ -66,6 +67,9 @@ def work(plan: Tiling) -> tuple[float, float, float, float]:
         taps = d.taps * (d.multiplier if d.rotated or d.gathered else 1)
         return taps / TOGETHER, v.columns * TOGETHER, columns * TOGETHER + TOGETHER, 1.0
     _, columns, rows_read = window(d, v)
+    if v.kind == "plain":  # which reads taps from shared memory
+        read = d.filter[0] * d.filter[1] * columns + d.taps
+        return 1.0, d.taps * v.vector * v.columns, read, v.columns
     stride_height, stride_width = d.stride[1:]
     if v.kind == "scatter":
         steps = rows + (d.filter[1] - 1) // stride_height
@@ -102,13 +106,15 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
         data = size * d.inputs + ITEMSIZE[plan.out_dtype] * d.outputs
         each = -(-plan.work_tiles // plan.workers) if plan.workers else 1
     steps, products, read, stored = work(plan)
-    widened = v.vector if plan.precision != "fp32" else 0
-    issued = products + (m.read * conflicts(plan) + widened) * read + m.stored * stored + m.step
+    plain = v.kind == "plain"
+    widened = v.vector if plain or plan.precision != "fp32" else 0  # or masked
+    issued = products + (m.read * conflicts(plan) + widened) * read + m.stored * stored
+    issued += m.step * (1 + BEGUN * plain)
     held = resident(plan)
     rounds = -(-plan.blocks // (held * units))
     together = min(held, -(-plan.blocks // units))
     flight = min(model.overlap.flight, (v.stages - 1) * v.group)  # all stages but one
-    least = m.least / flight if v.stages else m.waited
+    least = m.least / flight if v.stages else m.waited * (not plain)  # which waits at its start
     cycles = max(issued * together * THREADS / device.lanes / m.issued, least)
     walked = rounds * each * steps * cycles / device.clock * (m.any if v.kind == "any" else 1)
     copied = copying(device, m.copied * data, model)

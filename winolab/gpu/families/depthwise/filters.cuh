@@ -8,8 +8,8 @@ constexpr int TAPS = KD * KH * KW;
 constexpr int UNITS = LANES * TAPS;  // of V neighbouring elements, since a lane has V filters
 constexpr int UNITS_EACH = (UNITS + THREADS - 1) / THREADS;  // of a thread
 
-// Of channels of y from ``first`` on. Where w has gaps, or begins where vectors do not, nothing is on
-// its way before it is stored.
+// A thread's part, for channels of y from ``first`` on. Where w has gaps, or begins where vectors do not,
+// nothing is on its way before it is stored.
 template <class Params>
 struct FiltersOnTheirWay {
   const Params& p;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from winolab.gpu.codegen.structs import layout
-from winolab.gpu.families.depthwise.config import Stage
+from winolab.gpu.families.depthwise.config import RECIPROCAL, Stage
 from winolab.gpu.families.depthwise.tiling import Tiling
 from winolab.gpu.families.epilogue import finished
 from winolab.gpu.params import VECTOR, Kernels, Params, TensorMap, View
@@ -13,15 +13,17 @@ from winolab.gpu.planner.request import ITEMSIZE
 
 PARAMS = layout("DepthwiseParams", "depthwise/arrays")
 MAPS = layout("DepthwiseStagedParams", "depthwise/stages")  # before these
+PLAIN = layout("DepthwisePlainParams", "depthwise/plain")
 SUMMED, SUM_THREADS = 32, 256  # elements and threads of a block that adds shares up
 
 
 def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspace: int) -> None:
     """Compute all channels on the current stream."""
-    params = finished(main_params(call, a, b, out, workspace), out, 0, call.out_dtype)
+    plain = call.config.kind == "plain"
+    packed = plain_params(call, a, b, out) if plain else main_params(call, a, b, out, workspace)
+    params = finished(packed, out, 0, call.out_dtype)
     main = Params.of(maps(call, a, b), params) if call.config.stages else params
-    grid, threads = (call.blocks, 1, 1), call.config.threads
-    kernels[f"winolab_depthwise_{call.file}"](grid, threads, main)
+    kernels[f"winolab_depthwise_{call.file}"](call.grid, call.config.threads, main)
     if call.shares > 1:
         blocks = -(-call.shape.channels * call.shape.taps // SUMMED)
         early = call.device.early_launches
@@ -77,6 +79,31 @@ def main_params(call: Tiling, a: View, b: View, out: View, workspace: int) -> Pa
         call.chunks,
         call.work_tiles,
         call.shares,
+    )
+
+
+def plain_params(call: Tiling, x: View, w: View, y: View) -> Params:
+    """Parameters of plain.cuh."""
+    d = call.shape
+    return PLAIN.pack(
+        x.address,
+        w.address,
+        y.address,
+        *x.strides[:3],
+        *y.strides[:3],
+        x.strides[3] * ITEMSIZE[call.dtype],
+        y.strides[3],
+        *d.input,
+        *d.output,
+        *d.padding,
+        d.stride[0],
+        *d.dilation,
+        d.channels,
+        call.strips,
+        -(-RECIPROCAL // call.strips),
+        -(-RECIPROCAL // d.output[0]),
+        int(dense(call, w)),
+        *w.strides[:4],
     )
 
 

@@ -14,7 +14,7 @@ from winolab.algorithm import Algorithm, Tile, direct
 from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.words import plural
 from winolab.gpu.families.depthwise import cost, launch
-from winolab.gpu.families.depthwise.config import Config, configs, slides, staged
+from winolab.gpu.families.depthwise.config import Config, configs, plain, slides, staged
 from winolab.gpu.families.depthwise.shape import Depthwise
 from winolab.gpu.families.depthwise.source import TYPES, source
 from winolab.gpu.families.depthwise.tiling import Tiling
@@ -115,7 +115,7 @@ def plans(request: Request) -> Iterator[DepthwisePlan]:
         raise ValueError("depthwise kernels need something to sum")
     gradient = request.direction == "backward_filter"
     how = d, gradient, ITEMSIZE[request.dtype], request.maps_aligned
-    offered = [*(staged(*how) if device.large_blocks else ()), *configs(*how)]
+    offered = [*(staged(*how) if device.large_blocks else ()), *configs(*how), *plain(*how)]
     if config := request.config_of(Config):
         offered = [v for v in offered if v == config]
     for v in offered:
@@ -133,7 +133,7 @@ def alone(request: Request) -> bool:
 
 def _sized(plan: DepthwisePlan, limit: int | None) -> Iterator[DepthwisePlan]:
     """The fastest predicted of a config's walks and shares."""
-    rows = (1,) if plan.config.kind == "any" else cost.walks(plan.walked)
+    rows = (1,) if plan.config.kind in ("any", "plain") else cost.walks(plan.walked)
     made = (replace(plan, rows=r) for r in rows)
     if plan.gradient:
         made = (replace(p, shares=n) for p in made for n in cost.shares(p))

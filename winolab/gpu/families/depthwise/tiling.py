@@ -60,6 +60,8 @@ class Tiling:
     def phases(self) -> tuple[int, int]:
         """Phases of rows and of columns."""
         d = self.shape
+        if self.config.kind == "plain":
+            return 1, 1
         if self.config.kind == "any":
             return 1, d.phases(2) if slides(d) else 1
         return d.phases(1), d.phases(2)
@@ -90,9 +92,19 @@ class Tiling:
         )
 
     @property
+    def grid(self) -> tuple[int, int, int]:
+        """Blocks of the launch in three dimensions."""
+        d, v = self.shape, self.config
+        if v.kind != "plain":
+            return self.blocks, 1, 1
+        return self.chunks, -(-self.segments * self.strips // v.slots), d.batch * d.output[0]
+
+    @property
     def blocks(self) -> int:
         """Blocks of the launch."""
         d, v = self.shape, self.config
+        if v.kind == "plain":
+            return math.prod(self.grid)
         if not self.gradient:
             return self.chunks * (
                 self.workers or -(-self.work_tiles // (1 if v.stages else v.slots))
