@@ -126,6 +126,22 @@ def test_plain_kernels_are_of_few_outputs() -> None:
     assert all(p.config.kind != "plain" for p in offered(wide, "forward", "fp32"))
 
 
+@pytest.mark.parametrize(
+    ("channels", "precision", "lanes"),
+    [
+        (480, "fp32", {1: 32, 2: 32, 4: 32}),
+        (144, "bf16", {1: 32, 2: 16, 4: 8, 8: 4}),  # of 160 or 192
+        (200, "fp16", {1: 32, 2: 16, 4: 8, 8: 4}),  # of 224 or 256
+        (32, "fp32", {1: 32, 2: 16, 4: 8}),
+        (6, "fp32", {1: 8, 2: 4}),
+    ],
+)
+def test_plain_blocks_read_half_a_line_and_have_few_idle(channels, precision, lanes) -> None:
+    problem = layer((1, 14, 14, channels), (3, 3), padding=1)
+    found = [p.config for p in offered(problem, "forward", precision) if p.config.kind == "plain"]
+    assert {v.vector: v.lanes for v in found} == lanes
+
+
 def _picked(x: tuple[int, ...], taps: int) -> str:
     problem = layer(x, (taps, taps), padding=taps // 2)
     picked = plan(Request(problem, "forward", datasheet("h200"), None, "fp32"))

@@ -209,8 +209,7 @@ def plain(d: Depthwise, gradient: bool, itemsize: int, aligned: bool) -> Iterato
     for vector in (1, 2, 4, 8):
         if vector > 1 and not vectors(d, "plain", vector, itemsize, aligned):
             break
-        blocks = [(-(-d.channels // (n * vector)) * n, -n) for n in (4, 8, 16, 32)]
-        lanes = -min(blocks)[1]  # that leave the fewest idle, and the most of those
+        lanes = _lanes(d.channels, vector, itemsize)
         for columns in (1, 2, 4) if slid else (1,):
             v = Config("plain", lanes, vector, columns)
             read = d.filter[0] * d.filter[1] * window(d, v)[1] * max(1, vector * itemsize // 4)
@@ -219,6 +218,14 @@ def plain(d: Depthwise, gradient: bool, itemsize: int, aligned: bool) -> Iterato
             counted = threads * strips < RECIPROCAL and threads <= MOST_GRID * v.slots
             if counted and read <= MOST_READ and columns < 2 * d.output[2]:
                 yield v
+
+
+def _lanes(channels: int, vector: int, itemsize: int) -> int:
+    """The most of which an eighth more than need be is idle, and that read half a line."""
+    least = min(LINE // 2, channels * itemsize)
+    wide = [n for n in (4, 8, 16, 32) if n * vector * itemsize >= least] or [32]
+    covered = {n: -(-channels // (n * vector)) * n for n in wide}
+    return max(n for n, count in covered.items() if 8 * count <= 9 * min(covered.values()))
 
 
 def vectors(d: Depthwise, made: str, vector: int, itemsize: int, aligned: bool) -> bool:
