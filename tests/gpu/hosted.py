@@ -238,6 +238,11 @@ def execute(
     return out.array
 
 
+def pixels_view(x: np.ndarray) -> View:
+    """An array of pixels, channels last, as plans take it."""
+    return View(x.ctypes.data, _strides(x, 4))
+
+
 def filter_view(w: np.ndarray) -> View:
     """A filter, as plans take it."""
     return View(w.ctypes.data, _strides(w, 5))

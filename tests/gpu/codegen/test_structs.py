@@ -77,7 +77,7 @@ STRUCTS = {
         "ImplicitParams",
         "implicit_gemm/operands",
         [implicit_gemm.PARAMS, *3 * [AXIS], implicit_gemm.LAST],
-        [("DirectAxis", "axes")],
+        [("Quotient", "implicit_gemm/operands"), ("DirectAxis", "axes")],
     ),
     "fill": ("FillParams", "implicit_gemm/fill", [implicit_gemm.FILL_PARAMS], []),
     "direct ffma": (

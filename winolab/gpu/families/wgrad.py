@@ -16,7 +16,7 @@ from winolab.arguments.variants import FUSED
 from winolab.arguments.words import plural
 from winolab.device import H100, Device
 from winolab.gpu.codegen.structs import layout
-from winolab.gpu.params import Launcher, Params, View
+from winolab.gpu.params import Launcher, Params, View, in_order
 from winolab.gpu.planner.correlation import check_unit, three
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying
 from winolab.points import check_served
@@ -377,16 +377,9 @@ def reduce(
     ``early``: Kernel's; ``wanted``: fallback.cuh's flags; ``multiprocessors``: to be filled by
     threads that add up parts of an element's buckets; 0: one adds up all, in the stated order.
     """
-    params = REDUCE_PARAMS.pack(
-        buckets,
-        dw.address,
-        *dw.strides,
-        gradient.groups * gradient.out_channels,
-        *gradient.filter,
-        gradient.channels,
-        count,
-        wanted,
-    )
+    sizes = gradient.groups * gradient.out_channels, *gradient.filter, gradient.channels
+    dense = int(in_order(sizes, dw.strides, 1))
+    params = REDUCE_PARAMS.pack(buckets, dw.address, *dw.strides, *sizes, count, dense, wanted)
     blocks = -(-gradient.weights // REDUCE_THREADS)
     kernel((blocks, parts_of(count, blocks, multiprocessors), 1), REDUCE_THREADS, params, early)
 

@@ -15,9 +15,11 @@ from tests.gpu.families.depthwise.cases import on_gpu, operands, too_far
 from tests.gpu.families.direct.cases import layer
 from tests.gpu.families.implicit_gemm.cases import DIRECTIONS, PRECISIONS, PROBLEMS, offered
 from winolab.algorithm import Problem
-from winolab.gpu.families.implicit_gemm.config import CONFIGS, WGMMA_CONFIGS, Config
+from winolab.gpu.families.implicit_gemm import launch
+from winolab.gpu.families.implicit_gemm.config import CONFIGS, GRADIENTS, WGMMA_CONFIGS, Config
 from winolab.gpu.families.implicit_gemm.plan import ImplicitGemmPlan
 from winolab.gpu.families.wgrad import REDUCE_THREADS, parts_of
+from winolab.gpu.params import View
 from winolab.gpu.planner.fallback import needs_scale
 from winolab.ref.algorithms import convolution
 from winolab.ref.error.bounds import bound
@@ -127,7 +129,9 @@ def blocks_of(shape: Config, direction: str, turn: int) -> Problem:
 def test_every_block_shape(direction: str, precision: str) -> None:
     """Several blocks of rows or columns, of which the last are not full; more steps than stages;
     segments of a gradient that are not alike."""
-    shapes = (*CONFIGS[2], *WGMMA_CONFIGS) if precision == "fp16" else CONFIGS[4]
+    size = 2 if precision == "fp16" else 4
+    shapes = CONFIGS[size] + GRADIENTS[size] * (direction == "backward_filter")
+    shapes += WGMMA_CONFIGS * (size == 2)
     met = set()
     for turn, shape in enumerate(shapes, DIRECTIONS.index(direction)):
         problem = blocks_of(shape, direction, turn)
@@ -156,6 +160,42 @@ def test_copies_have_channels_filled_up(name: str, direction: str) -> None:
             a, b = operands(problem, direction, "fp32" if p.dtype == "float32" else precision)
             assert too_far(q, a, b, on_cpu(q, a, b)) == 0, q
         assert found
+
+
+def stored(p: ImplicitGemmPlan, x: View, dy: View, dw: View) -> int:
+    """Channels of a store of a gradient."""
+    names = (name for name, _ in launch.PARAMS.fields)
+    return dict(zip(names, launch.parameters(p, x, dy, dw, 0).values, strict=False))["y_vector"]
+
+
+@pytest.mark.parametrize("precision", ["fp16", "fp32_split"])
+def test_gradients_of_any_strides_have_the_same_bits(precision: str) -> None:
+    """Rows that lie side by side are stored in vectors of eight or two; those between vectors, odd
+    elements apart or with taps behind channels are not, and what lies between is left alone."""
+    problem = layer((1, 9, 10, 16), 24, (3, 3), stride=2, padding=1)
+    m, _, _, c = problem.w_shape
+    for p in offered(problem, "backward_filter", precision):
+        a, b = operands(problem, "backward_filter", "fp32" if p.dtype == "float32" else precision)
+        due, kernels = on_cpu(p, a, b), hosted.loaded(p)
+        x, dy = (hosted.pixels_view(v) for v in (a, b))
+        first, row = 16 // due.itemsize, 9 * c
+        places = {  # first element, strides, channels of a store
+            "dense": (first, (row, 0, 3 * c, c, 1), 8 if due.itemsize == 2 else 2),
+            "pairs": (first + 2, (row, 0, 3 * c, c, 1), 2),
+            "between": (first + 1, (row, 0, 3 * c, c, 1), 1),
+            "odd": (first, (row + 1, 0, 3 * c, c, 1), 1),
+            "channels first": (first, (row, 0, 3, 1, 9), 1),
+        }
+        for name, (at, strides, vector) in places.items():
+            memory = np.full(first + m * (row + 1) + 64, np.nan, due.dtype)
+            memory = memory[-memory.ctypes.data % 16 // due.itemsize :]
+            out = View(memory.ctypes.data + at * due.itemsize, strides)
+            assert stored(p, x, dy, out) == vector, name
+            p.launch(kernels, x, dy, out, 0, 0)
+            steps = tuple(due.itemsize * s for s in (strides[0], *strides[2:]))
+            found = np.lib.stride_tricks.as_strided(memory[at:], due.shape, steps)
+            assert (found == due).all(), (name, p)
+            assert np.isfinite(memory).sum() == due.size, (name, p)
 
 
 @pytest.mark.parametrize("segments", [8, 9, 17, 40])

@@ -17,6 +17,7 @@ struct ReduceParams {
   long long dw_out, dw_depth, dw_row, dw_tap, dw_in;  // strides in elements
   int out_channels, taps_depth, taps_height, taps_width, channels;  // of dw
   int count;                                                        // of buckets
+  int dense;  // whether dw lies as buckets do
   const int* wanted;
 #ifdef EPILOGUE
   EpilogueParams epilogue;  // of y, whose channels are the last dimension
@@ -25,27 +26,42 @@ struct ReduceParams {
 
 constexpr int REDUCE_THREADS = 256, REDUCE_AHEAD = 8;  // buckets loaded at once
 
-extern "C" __global__ void __launch_bounds__(REDUCE_THREADS)
-    winolab_reduce(const __grid_constant__ ReduceParams p) {
-  launch_before_done();
-  if (!wanted(p.wanted)) return;
-  const long long size = (long long)p.out_channels * p.taps_depth * p.taps_height * p.taps_width *
-                         p.channels;
-  const int parts = gridDim.y, elements = REDUCE_THREADS / parts, part = threadIdx.x / elements;
-  const long long element =
-      ((long long)blockIdx.x * parts + blockIdx.y) * elements + threadIdx.x % elements;
-  const bool there = element < size;
-  if (parts == 1 && !there) return;
+// Where an element of a bucket lies in dw, and its channel.
+struct ReducedPlace {
+  Out* dw;
+  int in;
+};
+
+// Without a division where dw is dense; an epilogue asks for the channel.
+__device__ __forceinline__ ReducedPlace place_of(const ReduceParams& p, long long element) {
+#ifndef EPILOGUE
+  if (p.dense) return {p.dw + element, 0};
+#endif
   long long rest = element;
   const int in = (int)(rest % p.channels);
+  if (p.dense) return {p.dw + element, in};
   rest /= p.channels;
   const int tap = (int)(rest % p.taps_width);
   rest /= p.taps_width;
   const int row = (int)(rest % p.taps_height);
   rest /= p.taps_height;
   const int depth = (int)(rest % p.taps_depth), out = (int)(rest / p.taps_depth);
-  Out* dw = p.dw + out * p.dw_out + depth * p.dw_depth + row * p.dw_row + tap * p.dw_tap +
-            in * p.dw_in;
+  return {p.dw + out * p.dw_out + depth * p.dw_depth + row * p.dw_row + tap * p.dw_tap + in * p.dw_in,
+          in};
+}
+
+extern "C" __global__ void __launch_bounds__(REDUCE_THREADS)
+    winolab_reduce(const __grid_constant__ ReduceParams p) {
+  const long long size = (long long)p.out_channels * p.taps_depth * p.taps_height * p.taps_width *
+                         p.channels;
+  const int parts = gridDim.y, shift = 31 - __clz(parts), elements = REDUCE_THREADS >> shift;
+  const int part = (int)(threadIdx.x << shift) / REDUCE_THREADS;
+  const long long element = ((long long)blockIdx.x * parts + blockIdx.y) * elements +
+                            (threadIdx.x & (elements - 1));
+  const bool there = element < size;
+  launch_before_done();
+  if (!wanted(p.wanted)) return;
+  if (parts == 1 && !there) return;
   float sum = 0.0f, lost = 0.0f;
   const auto add = [&](float value) {
     const float term = __fsub_rn(value, lost), total = __fadd_rn(sum, term);
@@ -54,10 +70,10 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS)
     sum = total;
   };
   if constexpr (FIRST)
-    if (there && part == 0) sum = (float)*dw;
-  const int end = (int)((long long)p.count * (part + 1) / parts);
+    if (there && part == 0) sum = (float)*place_of(p, element).dw;
+  const int end = (int)((long long)p.count * (part + 1) >> shift);
   const float* bucket = p.buckets + element;
-  for (int first = (int)((long long)p.count * part / parts); first < end; first += REDUCE_AHEAD) {
+  for (int first = (int)((long long)p.count * part >> shift); first < end; first += REDUCE_AHEAD) {
     float value[REDUCE_AHEAD];
 #pragma unroll
     for (int b = 0; b < REDUCE_AHEAD; ++b)
@@ -75,8 +91,9 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS)
       lost = __fadd_rn(lost, others[1][other]);
     }
   }
+  const ReducedPlace to = place_of(p, element);
 #ifdef EPILOGUE
-  sum = finish_channel(p.epilogue, sum, dw, p.dw, in);
+  sum = finish_channel(p.epilogue, sum, to.dw, p.dw, to.in);
 #endif
-  store_sum(dw, sum);
+  store_sum(to.dw, sum);
 }

@@ -10,7 +10,7 @@ from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import correlation_params, wgrad
 from winolab.gpu.families.epilogue import finished
 from winolab.gpu.families.fused2d.tiling import FILTER_THREADS, Tiling
-from winolab.gpu.params import Kernels, Params, View
+from winolab.gpu.params import Kernels, Params, View, in_order
 from winolab.gpu.planner.request import ITEMSIZE
 
 FILTER_PARAMS = layout("Fused2dFilterParams", "fused2d/filter")
@@ -76,9 +76,9 @@ def add_parts(call: Tiling, kernels: Kernels, out: View, buckets: int, early: bo
     sizes = (c.batch, *c.output, c.groups * c.out_channels)
     if call.gradient:
         sizes = (c.groups * c.out_channels, *c.filter, c.channels)
-    params = wgrad.REDUCE_PARAMS.pack(
-        buckets, out.address, *(*out.strides, 1)[:5], *sizes, call.split_k, 0
-    )
+    strides = (*out.strides, 1)[:5]
+    ends = call.split_k, int(in_order(sizes, strides, 1)), 0
+    params = wgrad.REDUCE_PARAMS.pack(buckets, out.address, *strides, *sizes, *ends)
     params = finished(params, out, 0, call.out_dtype)
     blocks = -(-call.outputs // wgrad.REDUCE_THREADS)
     kernels["winolab_reduce"]((blocks, 1, 1), wgrad.REDUCE_THREADS, params, early)

@@ -50,11 +50,11 @@ class Config(KernelConfig):
             stage = itemsize * self.bk * (self.bm + self.bn) + BARRIERS
             return -(-(self.stages * stage + tables) // ATOM) * ATOM
         along, across = PITCHES[itemsize]
-        x = (self.bk, self.bn + across) if role == 2 else (self.bm, self.bk + along)
-        w = (self.bn, self.bk + along)
+        x = (self.bk, self.bn, across) if role == 2 else (self.bm, self.bk, along)
+        w = (self.bn, self.bk, along)
         if role:
-            w = (self.bk, (self.bm if role == 2 else self.bn) + across)
-        stage = itemsize * (math.prod(x) + math.prod(w))
+            w = (self.bk, self.bm if role == 2 else self.bn, across)
+        stage = itemsize * sum(rows * (n + more) - more for rows, n, more in (x, w))
         return self.stages * stage + tables + AGAIN
 
     def __str__(self) -> str:
@@ -81,6 +81,15 @@ CONFIGS = {
         Config(64, 128, 32, 1, 4, 3, 2),
         Config(64, 64, 32, 2, 2, 3, 3),
         Config(128, 32, 32, 4, 1, 3, 2),
+    ),
+}
+# Gradients have these beside them, as their sums may be short: more blocks at once, or more warps.
+GRADIENTS = {
+    2: (),
+    4: (
+        Config(64, 64, 32, 4, 2, 3, 3),
+        Config(64, 64, 32, 2, 2, 3, 4),
+        Config(128, 32, 32, 4, 1, 3, 3),
     ),
 }
 # The same of 16 bits on wgmma: a warpgroup has 64 rows and all columns.
@@ -120,6 +129,8 @@ def configs(
     """Block shapes of which less than half is empty, where there are some; stages as fit."""
     size = methodcaller("shared_memory", role, itemsize)
     shapes = WGMMA_CONFIGS if wgmma else CONFIGS[itemsize]
+    if ROLES["backward_filter"] == role and not wgmma:
+        shapes = GRADIENTS[itemsize] + shapes
     fitting = (as_fit(shape, size, device.shared_memory) for shape in shapes)
     found = [shape for shape in fitting if shape]
 

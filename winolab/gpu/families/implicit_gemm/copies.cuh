@@ -10,8 +10,8 @@ constexpr int X_PITCH = X_COLUMNS + (SIZE == 4 && GRADIENT ? 8 : VECTOR);
 constexpr int W_PITCH = W_COLUMNS + (SIZE == 4 && W_BY_DEPTH ? 8 : VECTOR);
 
 struct ImplicitShared {
-  Element x[STAGES][X_ROWS * X_PITCH];
-  Element w[STAGES][W_ROWS * W_PITCH];
+  Element x[STAGES][(X_ROWS - 1) * X_PITCH + X_COLUMNS];
+  Element w[STAGES][(W_ROWS - 1) * W_PITCH + W_COLUMNS];
   WindowPlace places[GRADIENT ? 2 * BK : BM];      // of a step, and of the next one
   FilterRow filter_rows[ROTATED ? 2 * BK : 1];
   int again;
@@ -90,16 +90,15 @@ struct Copies {
 
   __device__ __forceinline__ Copies(const ImplicitParams& p, const ImplicitWork& work,
                                     ImplicitShared& shared)
-      : p(p), work(work), shared(shared), further(work, BK), step(work.begin) {
-    patch.set(work, (GRADIENT ? work.column : 0) + XPart::column());
-    if (!W_BY_DEPTH) weight.set(work, WPart::column());
-    if (ROTATED) row.set(work, threadIdx.x);
+      : p(p), work(work), shared(shared), further(p, work, BK), step(work.begin) {
+    patch.set(p, work, (GRADIENT ? work.column : 0) + XPart::column());
+    if (!W_BY_DEPTH) weight.set(p, work, WPart::column());
+    if (ROTATED) row.set(p, work, threadIdx.x);
     if (GRADIENT) {
       position = work.of_position(p, step * BK + threadIdx.x), ahead = work.of_position(p, BK);
     } else {
       for (int i = threadIdx.x; i < BM; i += THREADS) shared.places[i] = work.place_of(p, work.row + i);
     }
-    prepare();
   }
 
   // The rows of the next step to start, which its copies find in shared memory after a barrier.
@@ -132,15 +131,15 @@ struct Copies {
 
   __device__ __forceinline__ void bring_patches(Element* stage) const {
     const WindowPlace* places = shared.places + (GRADIENT ? step % 2 * BK : 0);
-    const Element* x = p.x + (long long)work.group * p.channels + patch.channel;
+    const Element* x = p.x + (long long)work.group * p.channels + patch.channel + patch.x;
     bring<XVEC, XPart::COUNT>(
         [&](int i) { return XPart::to(stage, i); },
         [&](int i, bool& inside) {
-          const WindowPlace& at = places[XPart::within(i)];
-          inside = patch.there && (unsigned)(at.depth + patch.depth) < (unsigned)p.depth &&
-                   (unsigned)(at.height + patch.height) < (unsigned)p.height &&
-                   (unsigned)(at.width + patch.width) < (unsigned)p.width;
-          return inside ? x + at.x + patch.x : p.x;
+          const WindowPlace at = places[XPart::within(i)];
+          inside = patch.there & ((unsigned)(at.depth + patch.depth) < (unsigned)p.depth) &
+                   ((unsigned)(at.height + patch.height) < (unsigned)p.height) &
+                   ((unsigned)(at.width + patch.width) < (unsigned)p.width);
+          return x + at.x;
         },
         1, p.x_vectors);
   }
@@ -155,8 +154,8 @@ struct Copies {
           [&](int i) { return WPart::to(stage, i); },
           [&](int i, bool& inside) {
             const WindowPlace& at = places[WPart::within(i)];
-            inside = at.there && m < work.columns;
-            return inside ? dy + at.y : p.w;
+            inside = (at.there != 0) & (m < work.columns);
+            return dy + at.y;
           },
           1, p.w_vectors);
     } else if constexpr (ROTATED) {
@@ -168,8 +167,8 @@ struct Copies {
           [&](int i, bool& inside) {
             const FilterRow& row = rows[WPart::within(i)];
             const int c = MERGED ? n - (row.channel >> p.channels_log << p.out_log) : n;
-            inside = row.there && (unsigned)c < (unsigned)p.out_channels;
-            return inside ? w + row.at + c * p.m_stride : p.w;
+            inside = (row.there != 0) & ((unsigned)c < (unsigned)p.out_channels);
+            return w + row.at + c * p.m_stride;
           },
           p.m_stride, p.w_vectors);
     } else {
@@ -180,8 +179,8 @@ struct Copies {
             const int n = work.column + WPart::row(i);
             const int c =
                 MERGED ? weight.channel - (n >> p.out_log << p.channels_log) : weight.channel;
-            inside = weight.there && n < work.columns && (unsigned)c < (unsigned)p.channels;
-            return inside ? w + n * p.m_stride + c * p.c_stride : p.w;
+            inside = weight.there & (n < work.columns) & ((unsigned)c < (unsigned)p.channels);
+            return w + n * p.m_stride + c * p.c_stride;
           },
           p.c_stride, p.w_vectors);
     }

@@ -75,18 +75,18 @@ struct Gather {
   __device__ __forceinline__ Gather(const ImplicitParams& p, const ImplicitWork& work,
                                     GatherShared& shared)
       : p(p), work(work), shared(shared), warp((threadIdx.x - CONSUMERS) / 32), lane(threadIdx.x % 32),
-        further(work, BK), step(work.begin) {
+        further(p, work, BK), step(work.begin) {
 #pragma unroll
     for (int i = 0; i < PLANES; ++i) {
-      patch[i].set(work, (GRADIENT ? work.column + i * 64 : 0) + XLanes::column());
+      patch[i].set(p, work, (GRADIENT ? work.column + i * 64 : 0) + XLanes::column());
       if constexpr (GRADIENT) {
         patch[i].find(p, work);
         patch[i].x += patch[i].channel;
       }
     }
     const int own = warp * OWN + lane % OWN;
-    if constexpr (!W_BY_DEPTH) weight.set(work, WLanes::column());
-    if constexpr (ROTATED) row.set(work, own);
+    if constexpr (!W_BY_DEPTH) weight.set(p, work, WLanes::column());
+    if constexpr (ROTATED) row.set(p, work, own);
     if constexpr (GRADIENT)
       position = work.of_position(p, step * BK + own), ahead = work.of_position(p, BK);
 #pragma unroll
@@ -127,9 +127,9 @@ struct Gather {
     return shared.places[warp * X_ROWS + i * XLanes::ROWS + XLanes::row()];
   }
   __device__ __forceinline__ bool meets_x(const PatchColumn& tap, const WindowPlace& at) const {
-    return tap.there && (unsigned)(at.depth + tap.depth) < (unsigned)p.depth &&
-           (unsigned)(at.height + tap.height) < (unsigned)p.height &&
-           (unsigned)(at.width + tap.width) < (unsigned)p.width;
+    return tap.there & ((unsigned)(at.depth + tap.depth) < (unsigned)p.depth) &
+           ((unsigned)(at.height + tap.height) < (unsigned)p.height) &
+           ((unsigned)(at.width + tap.width) < (unsigned)p.width);
   }
 
   template <bool WHOLE>
@@ -161,7 +161,7 @@ struct Gather {
         for (int plane = 0; plane < BN / 64; ++plane) {
           const int n = work.column + plane * 64 + WLanes::column();
           const int c = MERGED ? n - (at.channel >> p.channels_log << p.out_log) : n;
-          const bool inside = at.there && (unsigned)c < (unsigned)p.out_channels;
+          const bool inside = (at.there != 0) & ((unsigned)c < (unsigned)p.out_channels);
           WLanes::template copy<WHOLE>(stage + plane * PLANE + WLanes::at(first, i), w + at.at + c * p.m_stride,
                        p.m_stride, inside);
         }
@@ -173,7 +173,7 @@ struct Gather {
       for (int i = 0; i < W_COUNT; ++i) {
         const int n = work.column + warp * W_ROWS + i * WLanes::ROWS + WLanes::row();
         const int c = MERGED ? weight.channel - (n >> p.out_log << p.channels_log) : weight.channel;
-        const bool inside = weight.there && n < work.columns && (unsigned)c < (unsigned)p.channels;
+        const bool inside = weight.there & (n < work.columns) & ((unsigned)c < (unsigned)p.channels);
         WLanes::template copy<WHOLE>(stage + WLanes::at(first, i), w + n * p.m_stride + c * p.c_stride, p.c_stride,
                      inside);
       }
@@ -202,7 +202,7 @@ struct Gather {
 #pragma unroll
       for (int plane = 0; plane < BM / 64; ++plane) {
         const bool inside =
-            at.there && work.row + WLanes::column() + plane * 64 < work.columns;
+            (at.there != 0) & (work.row + WLanes::column() + plane * 64 < work.columns);
         WLanes::template copy<WHOLE>(w_stage + plane * PLANE + WLanes::at(w_first, i), dy + at.y + plane * 64, 1,
                      inside);
       }

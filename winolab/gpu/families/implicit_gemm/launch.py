@@ -115,7 +115,8 @@ def parameters(
         *c.filter,
         int(a.in_vectors(of_x, a.steps(c.batch, c.input), size)),
         int(w_vectors),
-        1 if call.gradient else _stored(call, out),
+        _stored_gradient(call, out) if call.gradient else _stored(call, out),
+        *(n for divisor in _divisors(call) for n in _quotient(divisor)),
     )
     return Params.of(params, *(axis.params() for axis in call.axes), LAST.pack(wanted))
 
@@ -129,3 +130,36 @@ def _stored(call: Tiling, y: View) -> int:
         if whole and y.in_vectors(count * size, steps, size):
             return count
     return 1
+
+
+def _stored_gradient(call: Tiling, dw: View) -> int:
+    """The same of a row of dw, or of a segment's bucket: more than one where all taps and channels
+    of the row lie side by side."""
+    c, size = call.correlation, ITEMSIZE[call.out_dtype]
+    if call.patch_channels > c.channels:
+        return 1
+    sizes = (*c.filter, c.channels)
+    each = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+    row, *steps = dw.strides
+    row = row if c.groups * c.out_channels > 1 else each[0] * sizes[0]
+    dense = all(n == 1 or s == e for n, s, e in zip(sizes, steps, each, strict=True))
+    for count in (8, 2) if size == 2 and call.segments == 1 else (2,):
+        whole = math.prod(sizes) % count == 0
+        aligned = dense and dw.in_vectors(count * size, [row], size)
+        if whole and (aligned or call.segments > 1):
+            return count
+    return 1
+
+
+def _divisors(call: Tiling) -> tuple[int, ...]:
+    """What the kernels divide by."""
+    c = call.correlation
+    blocks = call.blocks_columns, call.blocks_rows, c.groups // call.merged
+    outputs = (axis.outputs for axis in reversed(call.axes))
+    return *blocks, call.patch_channels, *reversed(c.filter), *outputs
+
+
+def _quotient(divisor: int) -> tuple[int, int, int]:
+    """operands.cuh's Quotient."""
+    shift = (divisor - 1).bit_length()
+    return -(-(1 << 31 + shift) // divisor), shift, divisor

@@ -20,6 +20,23 @@
 #include "epilogue.cuh"
 #endif
 
+// A divisor that the host knows (Granlund & Montgomery 1994), of 0 ≤ n < 2³¹.
+struct Quotient {
+  long long magic;  // of 32 bits, the uppermost of which is set
+  int shift, divisor;
+};
+__device__ __forceinline__ int divide(const Quotient& by, int n, int& rest) {
+  const unsigned high = (unsigned)((unsigned long long)(2u * (unsigned)n) * (unsigned)by.magic >> 32);
+  const int quotient = (int)(high >> by.shift);
+  rest = n - quotient * by.divisor;
+  return quotient;
+}
+// One that the device alone knows.
+__device__ __forceinline__ int divide(int by, int n, int& rest) {
+  rest = n % by;
+  return n / by;
+}
+
 struct ImplicitParams {
   const Element* x;  // of backward data dy
   const Element* w;  // element (m = 0, taps 0, c = 0) as the convolution runs over it; of gradients dy
@@ -36,6 +53,9 @@ struct ImplicitParams {
   int blocks_rows, blocks_columns, steps, segments;  // steps of a segment
   int pad_depth, pad_height, pad_width, taps_depth, taps_height, taps_width;
   int x_vectors, w_vectors, y_vector;  // whether vectors are aligned; channels of a store
+  Quotient by_columns, by_rows, by_groups;                // blocks, the last ones of groups
+  Quotient by_channels, by_widths, by_heights, by_depths;  // of patches, and the filter's taps
+  Quotient of_width, of_height, of_depth;                 // outputs of a phase
   DirectAxis along_depth, along_height, along_width;
   const int* wanted;  // flags (fallback.cuh) without which an FP32 gradient is not computed; or null
 #ifdef EPILOGUE
@@ -63,10 +83,9 @@ struct __align__(16) FilterRow {
 struct Digits {
   int width, height, depth, beyond;
   __device__ __forceinline__ Digits() {}
-  __device__ __forceinline__ Digits(int number, int w, int h, int d) {
-    width = number % w, number /= w;
-    height = number % h, number /= h;
-    depth = number % d, beyond = number / d;
+  template <class Divisor>
+  __device__ __forceinline__ Digits(int number, const Divisor& w, const Divisor& h, const Divisor& d) {
+    beyond = divide(d, divide(h, divide(w, number, width), height), depth);
   }
   __device__ __forceinline__ void add(const Digits& step, int more, int w, int h, int d) {
     width += step.width + more;
@@ -86,11 +105,9 @@ struct ImplicitWork {
   int channels, columns, taps;         // of all its groups; taps that meet its outputs
   Taps depth, height, width;
   __device__ __forceinline__ ImplicitWork(const ImplicitParams& p) {
-    int index = blockIdx.x;
-    column = index % p.blocks_columns * BN, index /= p.blocks_columns;
-    row = index % p.blocks_rows * BM, index /= p.blocks_rows;
-    const int blocks = p.groups / p.merged;
-    group = index % blocks * p.merged, index /= blocks;
+    int index = divide(p.by_columns, blockIdx.x, column);
+    index = divide(p.by_groups, divide(p.by_rows, index, row), group);
+    column *= BN, row *= BM, group *= p.merged;
     channels = p.patch_channels, columns = p.merged * p.out_channels;
     width = Taps(p.along_width, GRADIENT ? 0 : index % p.along_width.phases, p.taps_width, p.pad_width);
     if (!GRADIENT) index /= p.along_width.phases;
@@ -109,15 +126,18 @@ struct ImplicitWork {
   __device__ __forceinline__ int widths() const { return max(width.count, 1); }
   __device__ __forceinline__ int heights() const { return max(height.count, 1); }
   __device__ __forceinline__ int depths() const { return max(depth.count, 1); }
-  __device__ __forceinline__ Digits digits(int tap) const {
-    return Digits(tap, widths(), heights(), depths());
+  __device__ __forceinline__ Digits digits(const ImplicitParams& p, int tap) const {
+    if constexpr (ROTATED)
+      return Digits(tap, widths(), heights(), depths());
+    else
+      return Digits(tap, p.by_widths, p.by_heights, p.by_depths);
   }
   // Those of a phase.
   __device__ __forceinline__ static int positions(const ImplicitParams& p) {
     return p.batch * p.along_depth.outputs * p.along_height.outputs * p.along_width.outputs;
   }
   __device__ __forceinline__ static Digits of_position(const ImplicitParams& p, int at) {
-    return Digits(at, p.along_width.outputs, p.along_height.outputs, p.along_depth.outputs);
+    return Digits(at, p.of_width, p.of_height, p.of_depth);
   }
   __device__ __forceinline__ WindowPlace place_of(const ImplicitParams& p, int position) const {
     const Digits at = of_position(p, position);
@@ -146,8 +166,8 @@ struct ImplicitWork {
 struct ColumnStep {
   int channels;
   Digits taps;
-  __device__ __forceinline__ ColumnStep(const ImplicitWork& work, int columns)
-      : channels(columns % work.channels), taps(work.digits(columns / work.channels)) {}
+  __device__ __forceinline__ ColumnStep(const ImplicitParams& p, const ImplicitWork& work, int columns)
+      : taps(work.digits(p, divide(p.by_channels, columns, channels))) {}
 };
 
 // A column of patches: a channel, a tap, and where they are.
@@ -157,8 +177,8 @@ struct PatchColumn {
   bool there;
   int depth, height, width;  // from a window's first pixel on
   long long x, filter;
-  __device__ __forceinline__ void set(const ImplicitWork& work, int at) {
-    const ColumnStep from_first(work, at);
+  __device__ __forceinline__ void set(const ImplicitParams& p, const ImplicitWork& work, int at) {
+    const ColumnStep from_first(p, work, at);
     channel = from_first.channels, tap = from_first.taps;
   }
   __device__ __forceinline__ void advance(const ImplicitWork& work, const ColumnStep& step) {
@@ -166,6 +186,9 @@ struct PatchColumn {
     const bool more = channel >= work.channels;
     channel -= more ? work.channels : 0;
     tap.add(step.taps, more, work.widths(), work.heights(), work.depths());
+  }
+  __device__ __forceinline__ long long number(const ImplicitWork& work) const {  // of its tap
+    return (tap.depth * (long long)work.heights() + tap.height) * work.widths() + tap.width;
   }
   // When it is needed: registers keep no places from step to step.
   __device__ __forceinline__ void find(const ImplicitParams& p, const ImplicitWork& work) {

@@ -36,6 +36,7 @@ from winolab.gpu.planner.request import ITEMSIZE, FallbackLaunches, Request, Sum
 ARCHITECTURE = (8, 0)  # mma.sync of TF32, asynchronous copies
 TENSOR_COPIES = (9, 0)  # of families/direct
 TILE = Tile(1, 1)
+FEW = 256  # positions of a gradient, whose blocks have few steps
 DENSE = 8  # channels that other kernels' vectors divide
 
 
@@ -134,13 +135,18 @@ class ImplicitGemmPlan(Tiling, BasePlan):
 
 def wanted(problem: Problem, direction: str, precision: str) -> bool:
     """Whether other kernels do not serve it, or not so well: those of unit stride have dense
-    layers, and direct/ffma.cuh forward and backward data on FFMA units."""
+    layers, but FP32 gradients of few positions, and direct/ffma.cuh forward and backward data on
+    FFMA units."""
     if problem.depthwise:
         return False
     channels = problem.in_channels // problem.groups, problem.out_channels // problem.groups
     thin = any(n % DENSE for n in channels)
+    gradient = direction == "backward_filter"
+    few = gradient and problem.batch * math.prod(problem.output) <= FEW
+    if few and precision in ("fp32", "fp32_split"):
+        return True
     if precision == "fp32":
-        return problem.groups > 1 or (direction == "backward_filter" and not problem.unit)
+        return problem.groups > 1 or (gradient and not problem.unit)
     return problem.groups > 1 or thin or not problem.unit
 
 

@@ -82,23 +82,80 @@ __device__ __forceinline__ void store(const ImplicitParams& p, const ImplicitWor
     }
 }
 
-// Sums of a gradient, in dw or in the segment's bucket.
+// Rows of a gradient ``apart``, whose columns lie side by side: whole vectors, p.y_vector channels each.
+template <class To>
+__device__ __forceinline__ void store_rows(const ImplicitParams& p, const ImplicitWork& work, To* to,
+                                           long long apart, const ImplicitSums& acc, const Warp& at) {
+  const int g = at.lane / 4, q = at.lane % 4, first = work.row + at.m + g;
+  const int column = work.column + at.n, columns = work.taps * p.channels;
+  to += ((long long)work.group * p.out_channels + first) * apart + column;
+#pragma unroll
+  for (int i = 0; i < MT; ++i)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const bool there = first + i * TILE_ROWS + r * 8 < work.columns;
+      To* const row = to + (i * TILE_ROWS + r * 8) * apart;
+      if constexpr (sizeof(To) == 2 && NT % 4 == 0) {
+        if (p.y_vector == 8) {
+#pragma unroll
+          for (int j = 0; j < NT; j += 4) {
+            unsigned v[4];
+#pragma unroll
+            for (int e = 0; e < 4; ++e)
+              v[e] = pack<OUTPUT == 2>(acc[i][j + e][2 * r], acc[i][j + e][2 * r + 1]);
+            const uint4 eight = exchanged(v, at.lane);
+            const int n = (j + q) * 8;
+            if (there && column + n < columns) *reinterpret_cast<uint4*>(row + n) = eight;
+          }
+          continue;
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < NT; ++j) {
+        const int n = j * 8 + q * 2;
+        if (!there || column + n >= columns) continue;
+        if constexpr (sizeof(To) == 4)
+          *reinterpret_cast<float2*>(row + n) = make_float2(acc[i][j][2 * r], acc[i][j][2 * r + 1]);
+        else
+          *reinterpret_cast<unsigned*>(row + n) =
+              pack<OUTPUT == 2>(acc[i][j][2 * r], acc[i][j][2 * r + 1]);
+      }
+    }
+}
+
+// What a segment's bucket has of an output channel, and where the bucket lies.
+struct Bucket {
+  long long each;
+  float* sums;
+  __device__ __forceinline__ Bucket(const ImplicitParams& p, const ImplicitWork& work)
+      : each((long long)work.taps * p.channels),
+        sums(p.buckets + work.segment * ((long long)p.groups * p.out_channels * each)) {}
+};
+
+// Sums of a gradient, in dw or in the segment's bucket, where rows lie side by side.
+__device__ __forceinline__ void store_side_by_side(const ImplicitParams& p, const ImplicitWork& work,
+                                                   const ImplicitSums& acc, const Warp& at) {
+  const Bucket bucket(p, work);
+  if (p.buckets)
+    store_rows(p, work, bucket.sums, bucket.each, acc, at);
+  else
+    store_rows(p, work, p.y, p.m_stride, acc, at);
+}
+
+// The same anywhere.
 __device__ __forceinline__ void store_gradient(const ImplicitParams& p, const ImplicitWork& work,
                                                const ImplicitSums& acc, const Warp& at) {
+  if (p.y_vector > 1) return store_side_by_side(p, work, acc, at);
   const int g = at.lane / 4, q = at.lane % 4;
-  const long long each = (long long)work.taps * p.channels;  // of an output channel
-  const long long size = (long long)p.groups * p.out_channels * each;
-  const ColumnStep next(work, 1), other(work, 7);
+  const Bucket bucket(p, work);
   const bool pairs = p.buckets && p.channels % 2 == 0;
-  PatchColumn column;
-  column.set(work, work.column + at.n + q * 2);
 #pragma unroll
   for (int j = 0; j < NT; ++j) {
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
+      PatchColumn column;
+      column.set(p, work, work.column + at.n + j * 8 + q * 2 + c);
       column.find(p, work);
-      const long long tap = (column.tap.depth * (long long)work.heights() + column.tap.height) *
-                                work.widths() + column.tap.width;
 #pragma unroll
       for (int i = 0; i < MT; ++i)
 #pragma unroll
@@ -108,19 +165,17 @@ __device__ __forceinline__ void store_gradient(const ImplicitParams& p, const Im
               MERGED ? column.channel - (m >> p.out_log << p.channels_log) : column.channel;
           if (!column.there || m >= work.columns || (unsigned)channel >= (unsigned)p.channels) continue;
           const long long out = (long long)work.group * p.out_channels + m;
-          float* const bucket = p.buckets + work.segment * size + out * each + tap * p.channels + channel;
+          float* const sum = bucket.sums + out * bucket.each + column.number(work) * p.channels + channel;
           if (pairs) {
             if (c == 0)
-              *reinterpret_cast<float2*>(bucket) =
-                  make_float2(acc[i][j][2 * r], acc[i][j][2 * r + 1]);
+              *reinterpret_cast<float2*>(sum) = make_float2(acc[i][j][2 * r], acc[i][j][2 * r + 1]);
           } else if (p.buckets) {
-            *bucket = acc[i][j][2 * r + c];
+            *sum = acc[i][j][2 * r + c];
           } else {
             store_sum(p.y + out * p.m_stride + column.filter + channel * p.c_stride,
                       acc[i][j][2 * r + c]);
           }
         }
-      column.advance(work, c ? other : next);
     }
   }
 }

@@ -90,7 +90,7 @@ __device__ __forceinline__ void consume(const ImplicitWork& work, GatherShared& 
   for (int i = 0; i < MT; ++i) wgmma_pin(*reinterpret_cast<float(*)[BN / 2]>(&acc[i]));
 }
 
-// Sums of a gradient, in dw or in the segment's bucket: a warp leaves its rows in the stages' memory, then
+// Sums of a gradient that do not lie side by side, in dw or in the segment's bucket: a warp leaves its rows in the stages' memory, then
 // has a column a lane. The code is short: unrolled over all columns it took longer than the products.
 __device__ __forceinline__ void store_by_columns(const ImplicitParams& p, const ImplicitWork& work,
                                                  GatherShared& shared, const ImplicitSums& acc,
@@ -98,8 +98,7 @@ __device__ __forceinline__ void store_by_columns(const ImplicitParams& p, const 
   constexpr int PITCH = BN + 8;  // four rows of pairs lie in different banks
   static_assert(CONSUMERS / 32 * 16 * PITCH * 4 <= sizeof(shared.x) + sizeof(shared.w), "they fit");
   const int g = at.lane / 4, q = at.lane % 4;
-  const long long each = (long long)work.taps * p.channels;  // of an output channel
-  const long long size = (long long)p.groups * p.out_channels * each;
+  const Bucket bucket(p, work);
   float* const own = reinterpret_cast<float*>(&shared) + threadIdx.x / 32 * (16 * PITCH);
   consumers_sync<CONSUMERS>();  // nobody multiplies any more
 #pragma unroll
@@ -115,10 +114,9 @@ __device__ __forceinline__ void store_by_columns(const ImplicitParams& p, const 
 #pragma unroll 1
     for (int c = at.lane; c < BN; c += 32) {
       PatchColumn column;
-      column.set(work, work.column + c);
+      column.set(p, work, work.column + c);
       column.find(p, work);
-      const long long tap = (column.tap.depth * (long long)work.heights() + column.tap.height) *
-                                work.widths() + column.tap.width;
+      const long long tap = column.number(work) * p.channels;
 #pragma unroll 4
       for (int r = 0; r < 16; ++r) {
         const int m = first + r;
@@ -128,7 +126,7 @@ __device__ __forceinline__ void store_by_columns(const ImplicitParams& p, const 
         const long long out = (long long)work.group * p.out_channels + m;
         const float sum = own[r * PITCH + c];
         if (p.buckets)
-          p.buckets[work.segment * size + out * each + tap * p.channels + channel] = sum;
+          bucket.sums[out * bucket.each + tap + channel] = sum;
         else
           store_sum(p.y + out * p.m_stride + column.filter + channel * p.c_stride, sum);
       }
@@ -163,9 +161,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const Warp at;
     ImplicitSums acc;
     consume(work, shared, acc, at);
-    if constexpr (GRADIENT)
-      store_by_columns(p, work, shared, acc, at);
-    else
+    if (GRADIENT && p.buckets) next_launch_may_begin();
+    if constexpr (!GRADIENT)
       store(p, work, shared.places, acc, at);
+    else if (p.y_vector > 1)
+      store_side_by_side(p, work, acc, at);
+    else
+      store_by_columns(p, work, shared, acc, at);
   }
 }
