@@ -58,17 +58,18 @@ __device__ __forceinline__ Diagonal of_tiles(const ImplicitParams& p, const Impl
 __device__ __forceinline__ void multiply_ffma(ImplicitSums& acc, const Element* a, const Element* b,
                                               const Warp& at) {
   const int g = at.lane / 4, q = at.lane % 4;
+  a += a_at(at.m + g, 0), b += b_at(0, at.n + 2 * q);
 #pragma unroll 2
   for (int k = 0; k < BK; ++k) {
     float rows[MT][2], columns[NT][2];
 #pragma unroll
     for (int i = 0; i < MT; ++i)
 #pragma unroll
-      for (int r = 0; r < 2; ++r) rows[i][r] = a[a_at(at.m + i * 16 + r * 8 + g, k)];
+      for (int r = 0; r < 2; ++r) rows[i][r] = a[a_at(i * 16 + r * 8, 0)];
 #pragma unroll
     for (int j = 0; j < NT; ++j)
 #pragma unroll
-      for (int c = 0; c < 2; ++c) columns[j][c] = b[b_at(k, at.n + j * 8 + 2 * q + c)];
+      for (int c = 0; c < 2; ++c) columns[j][c] = b[b_at(0, j * 8 + c)];
 #pragma unroll
     for (int i = 0; i < MT; ++i)
 #pragma unroll
@@ -76,6 +77,7 @@ __device__ __forceinline__ void multiply_ffma(ImplicitSums& acc, const Element* 
 #pragma unroll
         for (int e = 0; e < 4; ++e)
           acc[i][j][e] = __fmaf_rn(rows[i][e / 2], columns[j][e % 2], acc[i][j][e]);
+    a += a_at(0, 1), b += b_at(1, 0);
   }
 }
 
@@ -94,6 +96,7 @@ __device__ __forceinline__ void multiply_tf32(const ImplicitParams& p, const Imp
                                               int step, const Diagonal& known) {
   const int g = at.lane / 4, q = at.lane % 4;
   ImplicitSums sum = {};
+  a += a_at(at.m + g, q), b += b_at(q, at.n + g);  // places from there on are known to the compiler
 #pragma unroll 2
   for (int k = 0; k < BK; k += 8) {
     const Diagonal some =
@@ -103,7 +106,7 @@ __device__ __forceinline__ void multiply_tf32(const ImplicitParams& p, const Imp
     for (int j = 0; j < NT; ++j)
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const TwoParts v(b[b_at(k + q + 4 * h, at.n + j * 8 + g)]);
+        const TwoParts v(b[b_at(4 * h, j * 8)]);
         high[j][h] = v.high, low[j][h] = v.low;
       }
 #pragma unroll
@@ -111,7 +114,7 @@ __device__ __forceinline__ void multiply_tf32(const ImplicitParams& p, const Imp
       unsigned rows_high[4], rows_low[4];
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const TwoParts v(a[a_at(at.m + i * 16 + e % 2 * 8 + g, k + q + e / 2 * 4)]);
+        const TwoParts v(a[a_at(i * 16 + e % 2 * 8, e / 2 * 4)]);
         rows_high[e] = v.high, rows_low[e] = v.low;
       }
       // In three rounds: a product waits for the one before that has the same sums.
@@ -125,6 +128,7 @@ __device__ __forceinline__ void multiply_tf32(const ImplicitParams& p, const Imp
       for (int j = 0; j < NT; ++j)
         if (some.has(i, j, work.column + at.n)) mma_tf32(sum[i][j], rows_high, high[j]);
     }
+    a += a_at(0, 8), b += b_at(8, 0);
   }
 #pragma unroll
   for (int i = 0; i < MT; ++i)
