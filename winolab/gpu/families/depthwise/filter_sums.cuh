@@ -2,6 +2,7 @@
 #pragma once
 
 #include "arrays.cuh"
+#include "shares.cuh"
 
 // Adds ``acc`` of all SLOTS; ``write(tap, channel of the block, sum)``.
 template <int COUNT, class Write>
@@ -36,23 +37,12 @@ constexpr int SUMMED = 32, SLICES = 8;  // elements of a block, and threads of e
 
 extern "C" __global__ void __launch_bounds__(SUMMED * SLICES)
     winolab_depthwise_filter_sums(const __grid_constant__ DepthwiseParams p) {
-  __shared__ float slices[SLICES][SUMMED];
   launch_before_done();
   const int taps = p.taps_depth * p.taps_height * p.taps_width;
   const long long size = (long long)p.channels * taps;
-  const int mine = threadIdx.x % SUMMED, slice = threadIdx.x / SUMMED;
-  const long long element = (long long)blockIdx.x * SUMMED + mine;
-  float sum = 0.0f;
-  if (element < size)
-#pragma unroll 8
-    for (int share = slice; share < p.shares; share += SLICES)
-      sum = __fadd_rn(sum, __ldcg(p.buckets + share * size + element));
-  slices[slice][mine] = sum;
-  __syncthreads();
-  if (slice || element >= size) return;
-  sum = 0.0f;
-  for (int s = 0; s < SLICES; ++s) sum = __fadd_rn(sum, slices[s][mine]);
-  const int tap = (int)(element % taps), kw = tap % p.taps_width;
-  const int kh = tap / p.taps_width % p.taps_height, kd = tap / p.taps_width / p.taps_height;
-  store_sum(p.result + element / taps * p.w_out + kd * p.w_depth + kh * p.w_row + kw * p.w_tap, sum);
+  add_shares<SUMMED, SLICES>(p, size, [&](long long element, float sum) {
+    const int tap = (int)(element % taps), kw = tap % p.taps_width;
+    const int kh = tap / p.taps_width % p.taps_height, kd = tap / p.taps_width / p.taps_height;
+    store_sum(p.result + element / taps * p.w_out + kd * p.w_depth + kh * p.w_row + kw * p.w_tap, sum);
+  });
 }

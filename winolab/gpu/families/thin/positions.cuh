@@ -6,6 +6,7 @@
 #ifdef EPILOGUE
 #include "epilogue.cuh"
 #endif
+#include "value.cuh"
 
 // In a correlation's terms: backward data has dy in x's place and dx in y's. Strides are in elements.
 struct ThinParams {
@@ -35,16 +36,6 @@ constexpr int SLOTS = THREADS / LANES;     // positions that a block has at once
 constexpr int WIDTH = LANES * V;           // channels that the lanes of a position have at once
 constexpr int PART = V % 4 == 0 ? 4 : 1;   // channels of a lane that lie together in shared memory
 constexpr int TOGETHER = POSITIONS * SLOTS;  // positions of a work tile
-
-__device__ __forceinline__ float value(const Element* from) {
-  if constexpr (INPUT == 0) {
-    return __ldg(from);
-  } else {
-    float first, none;
-    unpack<INPUT == 2>(__ldg(from), first, none);
-    return first;
-  }
-}
 
 // The taps that meet a work tile's phase, and its first position: phases follow each other, so that
 // blocks that run together read the same places of x.

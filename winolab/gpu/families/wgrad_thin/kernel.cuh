@@ -13,6 +13,8 @@
 
 #include "elements.cuh"
 #include "pipeline.cuh"
+#include "shares.cuh"
+#include "value.cuh"
 #include "vector.cuh"
 
 // A dimension: a position meets a tap at place (position · times − before + tap · step) / every of the
@@ -67,16 +69,6 @@ struct WgradThinShared {
   alignas(16) unsigned wide[2 * TOGETHER * LANES * RAW];
   Meeting at[2 * TOGETHER];
 };
-
-__device__ __forceinline__ float value(const Element* from) {
-  if constexpr (INPUT == 0) {
-    return __ldg(from);
-  } else {
-    float first, none;
-    unpack<INPUT == 2>(__ldg(from), first, none);
-    return first;
-  }
-}
 
 // Which taps of a dimension meet something, from where the first one does.
 __device__ __forceinline__ unsigned taps_met(const ThinAxis& axis, int at) {
@@ -358,25 +350,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   finish(p, reinterpret_cast<float*>(memory), acc, first_column, first_channel, share);
 }
 
-// Adds up the shares of SUMS_AT_ONCE sums a block: each thread every SLICES-th, then these in order.
+// Adds up the shares of SUMS_AT_ONCE sums a block, by SLICES threads each.
 extern "C" __global__ void __launch_bounds__(SUMS_AT_ONCE * SLICES)
     winolab_wgrad_thin_sums(const __grid_constant__ WgradThinParams p) {
-  __shared__ float slices[SLICES][SUMS_AT_ONCE];
   launch_before_done();
   const int columns = p.few_channels * p.depths.taps * p.rows.taps * p.columns.taps;
   const long long size = (long long)columns * p.channels;
-  const int mine = threadIdx.x % SUMS_AT_ONCE, slice = threadIdx.x / SUMS_AT_ONCE;
-  const long long element = (long long)blockIdx.x * SUMS_AT_ONCE + mine;
-  float sum = 0.0f;
-  if (element < size)
-#pragma unroll 8
-    for (int share = slice; share < p.shares; share += SLICES)
-      sum = __fadd_rn(sum, __ldcg(p.buckets + share * size + element));
-  slices[slice][mine] = sum;
-  __syncthreads();
-  if (slice || element >= size) return;
-  sum = 0.0f;
-  for (int s = 0; s < SLICES; ++s) sum = __fadd_rn(sum, slices[s][mine]);
-  const int number = (int)(element / p.channels), m = (int)(element % p.channels);
-  store_sum(column_of(p, number) + m * p.dw_channel, sum);
+  add_shares<SUMS_AT_ONCE, SLICES>(p, size, [&](long long element, float sum) {
+    const int number = (int)(element / p.channels), m = (int)(element % p.channels);
+    store_sum(column_of(p, number) + m * p.dw_channel, sum);
+  });
 }
