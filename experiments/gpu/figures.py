@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,11 @@ from experiments.gpu.rows import (
     paper_alpha,
     uniform,
 )
+from experiments.gpu.targets import layers as gpu_layers
 from experiments.gpu.targets import table as gpu_targets
 from experiments.harness.facts import table
 from experiments.harness.outputs import BINS
-from experiments.harness.tables import select, stored
+from experiments.harness.tables import Cell, select, stored
 from experiments.harness.verdicts import Verdict
 from experiments.report.figures import INK, PAPER_STYLE, Drawn, lines_of, panels_of, with_legend
 
@@ -229,9 +231,9 @@ def _gradient_point(row: Row) -> dict[str, Any]:
             "markersize": 4}  # fmt: skip
 
 
-def reached(rows: Sequence[Row]) -> Figure:
-    """Every aim: how far it is exceeded (right of 1) or missed."""
-    judged = [c for c in gpu_targets.cells(rows) if c.aim and 0 < c.ours < math.inf]
+def reached(cells: Callable[[Sequence[Row]], Sequence[Cell]], rows: Sequence[Row]) -> Figure:
+    """Every aim of a table: how far it is exceeded (right of 1) or missed."""
+    judged = [c for c in cells(rows) if c.aim and 0 < c.ours < math.inf]
     names = [f"{c.where}, {c.column}" for c in judged]
     figure, panel = lines_of(names, (8.5, 1 + 0.16 * len(judged)))
     for i, c in enumerate(judged):
@@ -249,13 +251,16 @@ def reached(rows: Sequence[Row]) -> Figure:
 
 COLOURS = {True: "#1a7f37", False: "#b42318"}
 FIGURES: dict[str, tuple[Drawn, ...]] = {
-    "gpu targets": (
+    f"gpu {name}": (
         (
-            reached,
+            partial(reached, cells),
             "Aims reached (green, right of 1) and missed; limits inversely; those of 0 are left "
             "out.",
         ),
-    ),
+    )
+    for name, cells in (("targets", gpu_targets.cells), ("layer targets", gpu_layers.cells))
+}
+FIGURES |= {
     "im2col_winograd_2024 table2": (
         (speeds, "The paper's Figures 8 and 9 on this GPU. Dashed: Φ·SGEMM."),
     ),

@@ -9,6 +9,7 @@ from experiments.gpu import losses as gpu_losses
 from experiments.gpu import samples as gpu_samples
 from experiments.gpu.rows import Row, cases, devices
 from experiments.gpu.rows import stored as stored_gpu
+from experiments.gpu.targets import layers
 from experiments.gpu.targets.table import TARGETS
 from experiments.harness.tables import rows_of
 from experiments.networks import told, waiting
@@ -49,6 +50,7 @@ def sections() -> Iterator[tuple[str, list[str]]]:
         ("What calls pick, beside the fastest library", _beside()),
         ("Layers of networks", gpu_samples.networks()),
         ("Layers of networks below the least", gpu_samples.reasons()),
+        ("Aims by kind of layer", layers.told(rows_of(layers.LAYERS))),
         ("Whole networks", gpu_samples.whole()),
         ("Memory and deviations of whole networks", told.networks()),
         ("First calls", waiting.first_calls()),

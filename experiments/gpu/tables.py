@@ -11,11 +11,14 @@ from experiments.gpu import (
     losses,
     variants,
 )
+from experiments.gpu.samples import DIRECTIONS
+from experiments.gpu.targets.layers import LAYERS
 from experiments.gpu.targets.table import TARGETS
 
 TITLE = "On a GPU"
 TABLES = (
     TARGETS,
+    LAYERS,
     bounds.BOUNDS,
     bounds.GRADIENTS,
     losses.LOSSES,
@@ -34,5 +37,11 @@ COMMANDS = {
     "sanitizer": "python -m tests.gpu.sanitize --rows experiments/results/sanitizer.jsonl",
     "counters": "python -m experiments.measure.counters",
     "nested": "python -m experiments.measure.nested",
+    "end_to_end": "python -m experiments.networks.end_to_end",
+    "memory_order": "python -m experiments.measure.memory_order",
+    **{
+        name: f"python -m experiments.measure.layers {name}"
+        for name in ("depthwise", "strided", *(f"networks_{way}" for way in DIRECTIONS))
+    },
     "throughput_variants": "python -m experiments.measure.picks STEP",
 }

@@ -21,12 +21,17 @@ Row = dict[str, Any]
 
 def stored(path: Path) -> list[Row]:
     """The rows of a file, each with the facts of its machine; none where there is no file."""
+    return filled(throughput.stored(path))
+
+
+def filled(rows: Iterable[Row]) -> list[Row]:
+    """The rows, each with the facts of its machine."""
     machines: dict[str, Row] = {}
-    rows = []
-    for row in throughput.stored(path):
+    found = []
+    for row in rows:
         facts = {name: row[name] for name in MACHINE if name in row}
-        rows.append({**machines.setdefault(row["run"], facts), **row} if "run" in row else row)
-    return rows
+        found.append({**machines.setdefault(row["run"], facts), **row} if "run" in row else row)
+    return found
 
 
 def shortened(rows: Iterable[Row]) -> Iterator[Row]:

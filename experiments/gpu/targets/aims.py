@@ -163,10 +163,16 @@ class Part:
         return told(what, column, aim, values[name], f"{name}; {missed} of {len(values)} beyond")
 
     def over(
-        self, what: str, values: Mapping[str, float], average: float | None, least: float | None
+        self,
+        what: str,
+        values: Mapping[str, float],
+        average: float | None,
+        least: float | None,
+        of: str = "layer",
     ) -> Iterator[Cell]:
         """Ratios by layer: their geometric mean, and the least where it has an aim."""
-        middle, count = mean(list(values.values())), f"{len(values)} layers"
+        middle = mean(list(values.values()))
+        count = f"{len(values)} {of}{'s' * (len(values) != 1)}"
         if average is None:
             yield self.shown(what, "geometric mean", middle, count)
         else:

@@ -1,0 +1,340 @@
+"""What layers of networks were to reach, kind by kind: depthwise by taps, split FP32 without
+transforms, nested in three dimensions, N×1 beside 1×N, memory orders, what equal bits cost; and
+what whole networks were.
+
+Layers are those of networks' lists and of the lists of their kind, each once, as the last row has
+it that was measured of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from statistics import median
+
+from experiments.gpu.rows import Row, devices, mean, where
+from experiments.gpu.targets import moduli
+from experiments.gpu.targets.aims import DATA, FILTER, FORWARD, Part
+from experiments.harness.tables import Cell, Table, none
+from experiments.measure import layer_rows, memory_order
+from experiments.measure.layer_rows import LARGE
+from experiments.measure.layers import LISTS
+from experiments.networks.told import by_case
+from winolab.bench.networks import parse
+from winolab.problem import Problem
+
+Groups = list[tuple[Part, list[Cell]]]
+WAYS = {FORWARD: "forward", DATA: "backward data", FILTER: "filter gradient"}
+PRECISIONS = {"fp32": "FP32", "fp16": "FP16", "bf16": "BF16"}
+LEAST = {"fp32": 1.0, "fp16": 0.95, "bf16": 0.95}
+# Depthwise, by taps: speeds over PyTorch's, and shares of copy speed.
+DEPTHWISE = {
+    "fp32": {3: 1.25, 5: 2.0, 7: 4.0},
+    "fp16": {3: 1.2, 5: 1.7, 7: 2.0},
+    "bf16": {3: 1.2, 5: 1.7, 7: 2.0},
+}
+COPY = {3: 0.7, 5: 0.6, 7: 0.5}
+GRADIENTS = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0}
+# Twice an implicit GEMM of three TF32 products, which a public library has at 47 to 70 TFLOPS.
+TFLOPS, WORK, ROOFLINE = 100.0, 5e9, 0.8
+NESTED_BF16, NESTED_FP32 = 1.4, 1.3  # over PyTorch channels-last, over TF32
+OFF = 0.01  # of TF32's error
+ALIKE = 0.95  # N×1 over 1×N: measurements of equal work differ by as much
+TRANSPOSED = 0.85  # of copy speed
+LINE = 16  # bytes of an aligned access
+# Steps of whole networks over PyTorch's: geometric means in training, and the least of a network.
+STEPS = {"fp32": 1.5, "fp16": 1.05, "bf16": 1.05}
+STEP_LEAST, FORWARD_LEAST = {"fp32": 1.0, "fp16": 0.97, "bf16": 0.97}, 1.0
+WIDE = ("resnet18", "vgg16", "unet2d", "unet3d")  # whose filters are 3×3, and larger
+STEP_TF32 = 1.0
+MEASURE = "python -m experiments.measure.layers"
+NETWORKS = f"{MEASURE} networks_{FORWARD} (…_{DATA}, …_{FILTER})"
+MOVED = f"share of copy speed, {LARGE / 1e6:.0f} MB and more"
+
+
+@dataclass(frozen=True)
+class Pick:
+    """What is picked of a layer: its speed over PyTorch's faster memory order, and over a copy of
+    as many bytes."""
+
+    problem: Problem
+    row: Row
+    torch: float
+    copy: float
+
+    @property
+    def name(self) -> str:
+        return self.row["layer"]
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """Its precision and direction."""
+        return self.row["precision"], self.row["direction"]
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * self.problem.macs
+
+    @property
+    def tflops(self) -> float:
+        return self.flops / self.row["us"] / 1e6
+
+    @property
+    def depthwise(self) -> int:
+        """The taps of a square depthwise filter; 0 of others."""
+        p = self.problem
+        square = p.ndim == 2 and len({*p.filter}) == 1
+        return p.filter[0] if square and 1 < p.groups == p.in_channels else 0
+
+    @property
+    def direct(self) -> bool:
+        """Whether its products are split and of no transformed values."""
+        plain = "(1,1)" in self.row["kernel"] or self.row["kernel"] == "implicit GEMM"
+        return self.row["products"] == "fp32_split" and plain
+
+    @property
+    def moved(self) -> bool:
+        """Whether memory binds it: a copy takes longer than the products at TFLOPS."""
+        return self.copy * self.row["us"] > self.flops / TFLOPS / 1e6
+
+
+@cache
+def _listed() -> dict[str, Problem]:
+    """The layers of lists without a network's text."""
+    return {str(v): v.problem for name in ("depthwise", "strided") for v in LISTS[name][0]}
+
+
+def picks(rows: Iterable[Row]) -> list[Pick]:
+    """Every layer, direction and precision once: the row of the last run, on the GPU of the last
+    run."""
+    timed = [row for row in layer_rows.filled(rows) if {"layer", "method", "us"} <= row.keys()]
+    gpu = next(iter(devices(timed)), None)
+    timed = [row for row in timed if row["device"] == gpu]
+    found: dict[tuple, Pick] = {}
+    for own, torch, copy in layer_rows.ratios(layer_rows.latest(timed)):
+        text = own["layer"]
+        if problem := parse(text).problem if ">" in text else _listed().get(text):
+            one = Pick(problem, own, torch, copy)
+            key = (problem, *one.kind)
+            if key not in found or own.get("run", "") >= found[key].row.get("run", ""):
+                found[key] = one
+    return list(found.values())
+
+
+def cells(rows: Sequence[Row]) -> list[Cell]:
+    """Every aim beside what the rows say of it."""
+    return [cell for _, mine in groups(rows) for cell in mine]
+
+
+def groups(rows: Sequence[Row]) -> Groups:
+    """The aims by part; of a part without rows there is nothing."""
+    every = picks(rows)
+    depthwise = [p for p in every if p.depthwise in COPY]
+    direct = [p for p in every if p.direct]
+    found = [
+        (_part("Depthwise", f"{MEASURE} depthwise, {NETWORKS}", depthwise), _depthwise, depthwise),
+        (_part("Split FP32 without transforms", f"{MEASURE} strided, {NETWORKS}", direct),
+         _direct, direct),
+        (Part("Nested 3-D", f"{moduli.NESTED} --only video"), partial(_nested, tf32_error(rows)),
+         [c for c in moduli.layers(rows) if c.ndim == 3]),
+        (Part("N×1 over 1×N", NETWORKS), _turned, [*pairs(every)]),
+        (Part("Copies to another memory order", "python -m experiments.measure.memory_order"),
+         _copies, [row for row in rows if row.get("step") == "copies"]),
+        (Part("Cost of batch_invariant=True", "python -m experiments.measure.host_cost"),
+         _invariant, [row for row in rows if row.get("call") == "batch_invariant"]),
+        (Part("Whole networks", "python -m experiments.networks.end_to_end"), _networks,
+         [row for row in rows if {"network", "order", "ms"} <= row.keys()]),
+    ]  # fmt: skip
+    return [(part, [*make(part, mine)]) for part, make, mine in found if mine]
+
+
+def _part(name: str, command: str, mine: Sequence[Pick]) -> Part:
+    return Part(name, f"{command}; {where(p.row for p in mine)}")
+
+
+def _depthwise(part: Part, mine: Sequence[Pick]) -> Iterator[Cell]:
+    for precision, direction in ((p, d) for d in (FORWARD, DATA) for p in PRECISIONS):
+        for taps, aim in DEPTHWISE[precision].items():
+            these = [p for p in mine if (p.kind, p.depthwise) == ((precision, direction), taps)]
+            what = f"{PRECISIONS[precision]} {WAYS[direction]}, {taps}×{taps}"
+            yield from part.over(what, {p.name: p.torch for p in these}, aim, LEAST[precision])
+            yield _share(part, what, COPY[taps], these)
+    for precision, name in PRECISIONS.items():
+        these = [p for p in mine if p.kind == (precision, FILTER)]
+        speeds = {p.name: p.torch for p in these}
+        what = f"{name} {WAYS[FILTER]}"
+        yield from part.over(what, speeds, GRADIENTS[precision], LEAST[precision])
+
+
+def _share(part: Part, what: str, aim: float, mine: Sequence[Pick]) -> Cell:
+    """The least share of copy speed where much is moved."""
+    shares = {p.name: p.copy for p in mine if p.row["bytes"] >= LARGE}
+    return replace(part.smallest(what, aim, shares), column=MOVED)
+
+
+def _direct(part: Part, mine: Sequence[Pick]) -> Iterator[Cell]:
+    for direction, way in WAYS.items():
+        these = [p for p in mine if p.kind == ("fp32", direction)]
+        worked = {p.name: p.tflops for p in these if not p.moved and p.flops >= WORK}
+        what = f"TFLOPS, {WORK / 1e9:.0f} GFLOP and more, {way}"
+        yield from part.over(what, worked, TFLOPS, TFLOPS)
+        moved = {p.name: p.copy for p in these if p.moved and p.row["bytes"] >= LARGE}
+        if moved:
+            what = f"share of copy speed where that binds, {LARGE / 1e6:.0f} MB and more, {way}"
+            yield from part.over(what, moved, ROOFLINE, ROOFLINE)
+
+
+def tf32_error(rows: Iterable[Row]) -> float:
+    """The median relative RMS of TF32 forward, of layers in two dimensions: its operands' rounding,
+    whatever the layer."""
+    found = [row["relative_rms_u11"] for row in rows
+             if (row.get("products"), row.get("direction")) == ("tf32", FORWARD)
+             and isinstance(row.get("relative_rms_u11"), float)]  # fmt: skip
+    return median(found) if found else math.nan
+
+
+def _nested(tf32: float, part: Part, mine: Sequence[moduli.Beside]) -> Iterator[Cell]:
+    for group, name, aim, products, order in (
+        ("bf16", "BF16, over PyTorch channels-last", NESTED_BF16, "bf16", "NHWC"),
+        ("fp32", "FP32, over TF32", NESTED_FP32, "tf32", None),
+    ):
+        these = [c for c in mine if c.group == group]
+        theirs = {
+            c.name: min((r["us"][1] for r in c.rows if r["method"] == "torch"
+                         and r["products"] == products and order in (None, r["order"])),
+                        default=math.nan) for c in these
+        }  # fmt: skip
+        for who, of in (
+            ("the fastest nested", {c.name: c.nested for c in these}),
+            ("what is picked",
+             {c.name: c.fastest(lambda r: r.get("role") == "picked") for c in these}),
+        ):  # fmt: skip
+            ran = {place: row for place, row in of.items() if row}
+            ratios = {place: theirs[place] / row["us"][1] for place, row in ran.items()}
+            what = f"{name}, {who}"
+            yield from part.over(what, ratios, aim, aim)
+            off = max((row["relative_rms_n01"] for row in ran.values()), default=math.nan)
+            yield part.shown(what, "largest relative RMS", off)
+            if group == "fp32":
+                note = f"TF32's {tf32:.1e} is of layers in two dimensions"
+                yield part.most(what, "over TF32's", OFF, off / tf32, note)
+
+
+def pairs(every: Iterable[Pick]) -> Iterator[tuple[Pick, Pick]]:
+    """Layers N×1 with those 1×N that are the same but for the order of their dimensions."""
+    found = {(p.problem, *p.kind): p for p in every if p.problem.ndim == 2}
+    for (problem, *_), one in found.items():
+        other = found.get((turned(problem), *one.kind))
+        if problem.filter[0] > problem.filter[1] == 1 and other:
+            yield one, other
+
+
+def turned(p: Problem) -> Problem:
+    """The problem with its dimensions in the other order."""
+    return replace(p, input=p.input[::-1], filter=p.filter[::-1], stride=p.stride[::-1],
+                   padding=p.padding[::-1], dilation=p.dilation[::-1])  # fmt: skip
+
+
+def _turned(part: Part, mine: Sequence[tuple[Pick, Pick]]) -> Iterator[Cell]:
+    for precision, direction in ((p, d) for d in WAYS for p in PRECISIONS):
+        speeds = {a.name: b.row["us"] / a.row["us"] for a, b in mine
+                  if a.kind == (precision, direction)}  # fmt: skip
+        if speeds:
+            what = f"{PRECISIONS[precision]} {WAYS[direction]}"
+            yield from part.over(what, speeds, ALIKE, ALIKE)
+
+
+def _copies(part: Part, mine: Sequence[Row]) -> Iterator[Cell]:
+    shares: dict[str, dict[str, float]] = {}
+    for (_, case), of in memory_order.cases(mine).items():
+        shape, _, size, *_ = case.split()
+        _, channels, *spatial = map(int, shape.split("x"))
+        rows = (int(size) * channels, int(size) * math.prod(spatial))
+        kind = "that are aligned" if not any(n % LINE for n in rows) else "that begin anywhere"
+        found = shares.setdefault(f"elements of {size} bytes, rows {kind}", {})
+        found[case] = of["copy"]["us"] / of["winolab"]["us"]
+    for what, values in sorted(shares.items(), reverse=True):
+        yield from part.over(what, values, TRANSPOSED, TRANSPOSED)
+
+
+def _invariant(part: Part, mine: Sequence[Row]) -> Iterator[Cell]:
+    took: dict[tuple[str, str], dict[bool, float]] = {}
+    for row in mine:
+        took.setdefault((row["of"], row["format"]), {})[row["invariant"]] = row["gpu_us"]
+    for (layer, kind), us in took.items():
+        if len(us) == 2:
+            told = f"{us[False]:.1f} to {us[True]:.1f} µs"
+            yield part.shown(f"3×3, {layer}", f"{kind}, times as long", us[True] / us[False], told)
+    ratios = [us[True] / us[False] for us in took.values() if len(us) == 2]
+    yield part.shown("all", "geometric mean", mean(ratios), f"{len(ratios)} layers")
+
+
+def _networks(part: Part, mine: Sequence[Row]) -> Iterator[Cell]:
+    speeds: dict[tuple[str, str, str], dict[str, float]] = {}
+    for (network, batch, kind, order, mode, step), of in by_case(mine).items():
+        for peer in ("torch", "tf32"):
+            if mode == "eager" and {peer, "winolab"} <= of.keys():
+                found = speeds.setdefault((step, kind, peer), {})
+                name = f"{network} of {batch}, channels {order}"
+                found[name] = of[peer]["ms"] / of["winolab"]["ms"]
+    for kind, name in PRECISIONS.items():
+        training = speeds.get(("training", kind, "torch"), {})
+        yield from part.over(f"training, {name}", training, STEPS[kind], STEP_LEAST[kind], "case")
+        forward = speeds.get(("forward", kind, "torch"), {})
+        yield from part.over(f"forward, {name}", forward, None, FORWARD_LEAST, "case")
+    over = {name: value for name, value in speeds.get(("training", "fp32", "tf32"), {}).items()
+            if name.startswith(WIDE)}  # fmt: skip
+    yield from part.over("training, FP32 over TF32, filters of 3×3", over, STEP_TF32, None, "case")
+
+
+LAYERS = Table(
+    "gpu", "layer targets", "What layers of networks were to reach, kind by kind", none, cells,
+    "aims of ours, not a paper's; what was not measured has missed",
+    sources=("depthwise", "strided", *(f"networks_{way}" for way in WAYS), "nested",
+             "memory_order", "host", "throughput", "end_to_end"),
+)  # fmt: skip
+
+
+def told(rows: Sequence[Row]) -> list[str]:
+    """Every part as Markdown: a line a kind of layers, a column a measure."""
+    lines = [
+        "Aims that were set beforehand, over PyTorch's faster memory order in the same precision "
+        "where nothing else is said. Every layer counts once, as calls pick it, of the lists of "
+        "its kind and of the samples above. Behind a number stand the aim, the layer that is the "
+        f"least and how many miss it. Copy speed is that of a copy on the GPU of as many bytes. "
+        f"Split products were to have {TFLOPS:.0f} TFLOPS, twice a public library's implicit GEMM "
+        "of three TF32 products, or memory's speed where that binds: where a copy takes longer.",
+    ]
+    for part, mine in groups(rows):
+        command, _, place = part.command.partition("; ")
+        columns = list(dict.fromkeys(c.column for c in mine))
+        again = command.replace(", python", "`, `python")
+        lines += ["", f"**{part.name}.** Run again by `{again}`." + f" {place}." * bool(place)]
+        lines += ["", f"| | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
+        for what in dict.fromkeys(c.where for c in mine):
+            of = {c.column: c for c in mine if c.where == what}
+            shown = (_told(part, of[name]) if name in of else "" for name in columns)
+            lines.append(f"| {what.partition(': ')[2]} | {' | '.join(shown)} |")
+    return lines if len(lines) > 1 else []
+
+
+def _told(part: Part, cell: Cell) -> str:
+    """A cell's number, its aim and whether that is reached, and the note without the command."""
+    aim = ""
+    if cell.aim is not None and cell.accepted is not None:
+        sign = "≥" if math.isinf(cell.accepted[1]) else "≤"
+        aim = f"{sign} {cell.aim:g} {cell.verdict.removeprefix('aim ')}"
+    note = cell.note.removesuffix(part.command).rstrip("; ").replace("; 0 of ", "; none of ")
+    behind = "; ".join(filter(None, (aim, note)))
+    return _number(cell.ours) + f" ({behind})" * bool(behind)
+
+
+def _number(value: float) -> str:
+    """Two digits or more."""
+    if math.isnan(value):
+        return "–"
+    if value < 0.1:
+        return f"{value:.2g}" if value >= 0.001 else f"{value:.1e}"
+    return f"{value:.2f}" if value < 10 else f"{value:.0f}"
