@@ -4,6 +4,7 @@ the CPU, and on a GPU, against FP64 within the proven bound."""
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,61 @@ def test_split_results_are_those_of_fp64(name: str, direction: str) -> None:
     assert not confirmed
 
 
+# Blocks of a cluster: a copy of x for a filter row, and for a tap.
+CLUSTERS = (
+    Config(128, 64, 2, 4, 1, 2),
+    Config(128, 64, 2, 3, 0, 8),
+    Config(128, 32, 5, 6, 0, 2),
+    Config(128, 128, 2, 4, 0, 4),
+)
+WIDEST = replace(SPLIT_BLOCKS[0], split_k=8)
+
+
+def cluster_of(name: str, direction: str) -> Config:
+    """A cluster that serves a problem, each in turn: of copies for a filter row, which fewer have,
+    every other time."""
+    turn = SERVED.index(name) + DIRECTIONS.index(direction)
+    along = fits(CLUSTERS[0], Correlation.of(ALL[name], direction, unit=False))
+    return CLUSTERS[0] if along and turn % 2 else CLUSTERS[1 + turn % 3]
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("name", SERVED)
+def test_blocks_of_a_cluster_share_sums(name: str, direction: str) -> None:
+    """Of few channels and taps some blocks have nothing to sum."""
+    shape = cluster_of(name, direction)
+    asked = Request(ALL[name], direction, H100, None, "fp32_split", config=shape)
+    (p,) = split_plans(asked)
+    assert p.grid == shape.split_k * p.work_tiles
+    assert p.split_sums == ((1.0, shape.split_k),)
+    a, b = operands(p.problem, direction, "fp32")
+    y, (lost, _, tiny, confirmed) = flags(p, a, b)
+    assert too_far(p, a, b, y) == 0, p
+    assert not lost
+    assert not tiny
+    assert not confirmed
+
+
+def test_every_cluster_has_its_turn() -> None:
+    met = [(cluster_of(name, d), d, ALL[name].unit) for name, d in CASES]
+    assert {(v, d) for v, d, _ in met} == {*product(CLUSTERS, DIRECTIONS)}
+    assert {(v.along, unit) for v, _, unit in met} == {*product((0, 1), (False, True))}
+
+
+def test_clusters_are_offered_where_blocks_are_few() -> None:
+    """One image of a strided layer has 16 blocks for 132 multiprocessors; 256 images have more."""
+    one = layer((1, 14, 14, 256), 512, (3, 3), stride=2, padding=1)
+    for direction in DIRECTIONS:
+        request = Request(one, direction, H100)
+        found, more = plan(request), plan(replace(request, problem=replace(one, batch=256)))
+        assert isinstance(found.config, Config)
+        assert found.config.split_k > 1
+        alone = replace(found.config, split_k=1)
+        assert found.predicted < 0.9 * plan(replace(request, config=alone)).predicted
+        assert isinstance(more.config, Config)
+        assert more.config.split_k == 1
+
+
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_ffma_results_are_those_of_fp64(name: str, direction: str) -> None:
@@ -97,13 +153,17 @@ def test_results_on_a_gpu_are_those_of_fp64(name: str, direction: str) -> None:
         assert too_far(p, a, b, on_gpu(p, a, b)) == 0, p
 
 
+@pytest.mark.parametrize("split_k", [1, 4])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("name", ["3x3 stride 2", "1x1 stride 2", "1x1"])
-def test_what_split_products_lose_is_computed_again(name: str, direction: str) -> None:
+def test_what_split_products_lose_is_computed_again(
+    name: str, direction: str, split_k: int
+) -> None:
     """Magnitudes within an image that are too far apart: of all channels but one, which no output
     reads."""
     problem = ALL[name]
-    asked = Request(problem, direction, H100, None, "fp32_split", config=SPLIT_BLOCKS[2])
+    shape = replace(SPLIT_BLOCKS[2], split_k=split_k)
+    asked = Request(problem, direction, H100, None, "fp32_split", config=shape)
     p = candidates(asked).plans[0]
     assert p.fallback is not None
     a, b = operands(problem, direction, "fp32")
@@ -135,9 +195,9 @@ def test_strided_layers_in_fp32_are_served_everywhere() -> None:
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("along", [0, 1])
-def test_kernels_spill_nothing(direction: str, along: int, compiled) -> None:
-    p = planned("3x3 stride 2", direction, SPLIT_BLOCKS[5 * along])
+@pytest.mark.parametrize("shape", [SPLIT_BLOCKS[0], SPLIT_BLOCKS[5], CLUSTERS[0], WIDEST], ids=str)
+def test_kernels_spill_nothing(direction: str, shape: Config, compiled) -> None:
+    p = planned("3x3 stride 2", direction, shape)
     (other,) = ffma_plans(Request(p.problem, direction, H100))
     view, w = View(0, (16,) * 4), View(0, (16,) * 5)
     size = len(launch.ffma_params(other, 0, view, w, view, 0).data)

@@ -98,17 +98,31 @@ class FfmaConfig(KernelConfig):
 def configs(c: Correlation, device: Device) -> Iterator[Config]:
     """Block shapes that the output channels do not leave half empty; clusters share sums where
     blocks are few."""
-    most = [a.most for a in axes(c)]  # taps
+    width = axes(c)[2].most  # taps of a row
     for shape in BLOCKS:
         half_empty = shape.bm > 64 and c.out_channels <= shape.bm // 2
-        if half_empty or (shape.along and most[2] == 1) or not serves(shape, c):
+        if half_empty or (shape.along and width == 1) or not serves(shape, c):
             continue
-        copies = math.prod(most[:2] if shape.along else most) * -(-c.channels // KC)
-        blocks = tiles_of(c, shape)
         yield shape
-        for split_k in shape.splits:
-            if split_k <= copies and blocks * split_k <= 2 * device.multiprocessors:
-                yield replace(shape, split_k=split_k)
+        yield from clusters_of(shape, c, device, KC)
+
+
+def split_configs(c: Correlation) -> Iterator[Config]:
+    """Block shapes of split products, a block a sum."""
+    for shape in SPLIT_BLOCKS:
+        half_empty = shape.bm > 32 and c.out_channels <= shape.bm // 2
+        if not half_empty and fits(shape, c):
+            yield shape
+
+
+def clusters_of(shape: Config, c: Correlation, device: Device, channels: int) -> Iterator[Config]:
+    """A shape's clusters that share sums, of steps of so many channels, where blocks are few."""
+    most = [a.most for a in axes(c)]  # taps
+    copies = math.prod(most[:2] if shape.along else most) * -(-c.channels // channels)
+    blocks = tiles_of(c, shape)
+    for split_k in shape.splits:
+        if split_k <= copies and blocks * split_k <= 2 * device.multiprocessors:
+            yield replace(shape, split_k=split_k)
 
 
 def serves(v: Config, c: Correlation) -> bool:
@@ -139,7 +153,7 @@ def tiles_of(c: Correlation, config: Config) -> int:
 
 def fits(v: Config, c: Correlation) -> bool:
     """Whether the kernel has such blocks, and a copy so many taps."""
-    has = v.bn == 128 and v.split_k == 1 and v.bm <= 256 and v.bm % 32 == 0
+    has = v.bn == 128 and v.bm <= 256 and v.bm % 32 == 0
     return (
         has
         and serves(v, replace(c, rotated=c.rotated and v.bm % 64 == 0))

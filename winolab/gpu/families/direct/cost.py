@@ -92,15 +92,19 @@ def split_seconds(plan: SplitTiling, model: DeviceModel = MODEL) -> float:
     """Predicted time: a warpgroup splits x, then multiplies; copies overlap with both, and all
     steps with what arrays take."""
     c, v, device, m = plan.correlation, plan.config, plan.device, model.direct_split
-    cycles, slots = device.clock / H100.clock, device.multiprocessors
-    blocks = min(plan.work_tiles, slots)
+    cycles, slots = device.clock / H100.clock, clusters(device, v.split_k, model)
+    blocks = v.split_k * min(plan.work_tiles, slots)
     pixels = v.bn / (plan.axes[2].most if v.along else 1)
     work = products(PAIR) * v.bn * v.bm * SPLIT_CHANNELS
     multiplied = m.products * work / (H100.matrix * H100.clock)
     copied = blocks * 4 * SPLIT_CHANNELS * (pixels + v.bm) / model.device.l2
     step = overlapped(model.overlap.stage, m.step + multiplied, copied) / cycles
-    work_tile = m.work_tile * v.bm / 256
-    summed = sum(n * (taps * plan.chunks * step + work_tile) for taps, n in rounds(plan, slots))
+    # Blocks of a cluster add up as those of 16 bits do: sums are in FP32 there, too.
+    work_tile = m.work_tile * v.bm / 256 + model.direct.cluster * (v.split_k > 1)
+    summed = sum(
+        n * (-(-taps * plan.chunks // v.split_k) * step + work_tile)
+        for taps, n in rounds(plan, slots)
+    )
     y = c.batch * math.prod(c.output) * c.out_channels
     size = 4 * (c.channels * c.batch * read(plan) + y) + 2 * c.groups * plan.prepared_size
     moved = plan.prepared_size * (SECTOR if c.rotated else 1)

@@ -21,13 +21,14 @@ from winolab.gpu.families.direct.config import (
     FFMA_POSITIONS,
     FFMA_THREADS,
     PAIR,
-    SPLIT_BLOCKS,
     SPLIT_CHANNELS,
     Config,
     FfmaConfig,
+    clusters_of,
     configs,
     fits,
     serves,
+    split_configs,
 )
 from winolab.gpu.families.direct.cost import ffma_seconds, seconds, split_seconds
 from winolab.gpu.families.direct.launch import THREADS
@@ -37,6 +38,7 @@ from winolab.gpu.params import MOST, Kernels, Params, View, uncounted
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.fallback import checkable, unchecked
+from winolab.gpu.planner.ranking import WORTH
 from winolab.gpu.planner.request import (
     CheckedCorrelation,
     FallbackLaunches,
@@ -132,6 +134,11 @@ class DirectSplitPlan(SplitTiling, DirectPlan):
     def tiles(self) -> tuple[Tile, ...]:
         """F(1, 1): products without transforms."""
         return TILES
+
+    @property
+    def split_sums(self) -> tuple[tuple[float, int], ...]:
+        """Sums that the blocks of a cluster share."""
+        return ((1.0, self.config.split_k),)
 
     @property
     def simulated(self) -> str:
@@ -294,10 +301,17 @@ def split_plans(request: Request) -> Iterator[DirectSplitPlan]:
     config, flat = request.config_of(Config), flattened(c)
     if config and not fits(config, c):
         raise ValueError(f"direct products of split data have no blocks {config} for these taps")
-    for shape in (config,) if config else SPLIT_BLOCKS:
-        half_empty = shape.bm > 32 and c.out_channels <= shape.bm // 2
-        if config or (fits(shape, c) and not half_empty):
-            yield _split_plan(request, c, shape, flat)
+    if config:
+        yield _split_plan(request, c, config, flat)
+        return
+    alone = [_split_plan(request, c, shape, flat) for shape in split_configs(c)]
+    yield from alone
+    least = min((p.predicted for p in alone), default=0.0)
+    for p in () if flat else alone:  # single taps are left to cuBLASLt
+        for shape in clusters_of(p.config, c, device, SPLIT_CHANNELS):
+            shared = _split_plan(request, c, shape, flat)
+            if shared.predicted <= WORTH * least:
+                yield shared
 
 
 def ffma_plans(request: Request) -> Iterator[DirectFfmaPlan]:

@@ -2,7 +2,8 @@
 //
 // A block computes a box of at most BN output positions × BM output channels, a work tile; a step
 // is 32 channels of a tap: low·high, high·low, high·high, summed by the Tensor Core, which
-// truncates, over a step, then added in FP32 outside it.
+// truncates, over a step, then added in FP32 outside it. The SPLIT_K of a cluster, which share a box's
+// steps, each add up and look at a part of all sums, by way of the stages' memory.
 //
 // Roles: a producer thread orders the copies of x and w (walk.cuh); two consumer warpgroups have half
 // of the positions each: a lane reads its channels of x, 16 bytes at once, scales and splits them in
@@ -11,6 +12,7 @@
 // Barriers: who arrives → who waits
 //   x_full, w_full[stage]     the producer thread, with its copy's bytes → consumers
 //   x_empty, w_empty[stage]   a lane of each consumer warp, when it has read them → the producer thread
+//   cluster, twice            all threads (SPLIT_K): sums are there; sums are read
 #pragma once
 
 #include "walk.cuh"
@@ -72,10 +74,12 @@ __device__ __forceinline__ void look_again(const DirectSplitParams& params, cons
     suspect(params, work, y + channel, at, f);
 }
 
-// Sums are scaled back, and checked but where there is nothing to sum.
-__device__ __forceinline__ void finish(const DirectSplitParams& params, const DirectWorkTile& work,
-                                       const float (&acc)[BM / 2], const float (&scale)[2],
-                                       int first, int lane) {
+// Sums of COUNT times eight channels, from the FIRST on, are scaled back, and checked but where there is
+// nothing to sum.
+template <int FIRST, int COUNT>
+__device__ __forceinline__ void store(const DirectSplitParams& params, const DirectWorkTile& work,
+                                      const float (&acc)[BM / 2], const float (&scale)[2],
+                                      int first, int lane) {
   const DirectParams& p = params.walk;
   const int count = p.out_channels - work.channel;
   const Row* rows = params.rows + work.channel;
@@ -85,7 +89,7 @@ __device__ __forceinline__ void finish(const DirectSplitParams& params, const Di
   for (int r = 0; r < 2; ++r) y[r] = position(p, work, first + r * 8 + lane / 4);
   unsigned small[2][SMALL] = {};  // by position: channels whose sums are, as bits
 #pragma unroll
-  for (int j = 0; j < BM / 8; ++j) {
+  for (int j = FIRST; j < FIRST + COUNT; ++j) {
     const int channel = j * 8 + lane % 4 * 2, known = min(channel, count - 2);
     const ChannelFactors channels[2] = {ChannelFactors(rows + known),
                                         ChannelFactors(rows + known + 1)};
@@ -104,7 +108,7 @@ __device__ __forceinline__ void finish(const DirectSplitParams& params, const Di
       if (there) *reinterpret_cast<float2*>(y[r] + channel) = make_float2(v[0], v[1]);
     }
   }
-  if (work.begin == work.end) return;
+  if (work.steps == 0) return;
   // They are few; a copy of this code for each sum would be too long for the instruction cache.
 #pragma unroll
   for (int i = 0; i < SMALL; ++i)
@@ -115,6 +119,42 @@ __device__ __forceinline__ void finish(const DirectSplitParams& params, const Di
         const int bit = __ffs(left) - 1, channel = i * 128 + bit / 2 * 8 + lane % 4 * 2 + bit % 2;
         look_again(params, work, y[r], channel, first + r * 8 + lane / 4, back[r]);
       }
+}
+
+// A cluster's blocks each finish a part of the channels: what others finish a block leaves in the
+// stages' memory, each thread for the one of its number there.
+template <int RANK = 0>
+__device__ __forceinline__ void finish(int rank, const DirectSplitParams& params,
+                                       const DirectWorkTile& work, float4* sums,
+                                       float (&acc)[BM / 2], const float (&scale)[2], int first,
+                                       int lane) {
+  constexpr int COUNT = BM / 8 / SPLIT_K;
+  if constexpr (RANK + 1 < SPLIT_K)
+    if (rank != RANK) return finish<RANK + 1>(rank, params, work, sums, acc, scale, first, lane);
+  const auto at = [](int of, int j) { return (of * COUNT + j) * CONSUMERS + (int)threadIdx.x; };
+  consumers_sync<CONSUMERS>();  // nobody multiplies any more
+#pragma unroll
+  for (int other = 0; other < SPLIT_K; ++other)
+#pragma unroll
+    for (int j = 0; j < COUNT; ++j) {
+      const float* from = &acc[4 * (other * COUNT + j)];
+      if (other != RANK) sums[at(other, j)] = make_float4(from[0], from[1], from[2], from[3]);
+    }
+  cluster_sync();
+#pragma unroll
+  for (int other = 0; other < SPLIT_K; ++other) {
+    if (other == RANK) continue;
+    const float4* theirs = cluster_pointer(sums, other);
+#pragma unroll
+    for (int j = 0; j < COUNT; ++j) {
+      const float4 more = theirs[at(RANK, j)];
+      float* const sum = &acc[4 * (RANK * COUNT + j)];
+      sum[0] = __fadd_rn(sum[0], more.x), sum[1] = __fadd_rn(sum[1], more.y);
+      sum[2] = __fadd_rn(sum[2], more.z), sum[3] = __fadd_rn(sum[3], more.w);
+    }
+  }
+  store<RANK * COUNT, COUNT>(params, work, acc, scale, first, lane);
+  cluster_sync();
 }
 
 // A lane's channels of x for two products of 16, scaled and split: rows g and g + 8 of a warp's 16, of
@@ -180,7 +220,7 @@ __device__ __forceinline__ void consume(const DirectSplitParams& params, DirectS
   Pipe<X_STAGES> x_pipe;
   Pipe<W_STAGES> w_pipe;
 #pragma unroll 1
-  for (int index = blockIdx.x; index < p.work_tiles; index += gridDim.x) {
+  for (int index = blockIdx.x / SPLIT_K; index < p.work_tiles; index += gridDim.x / SPLIT_K) {
     const DirectWorkTile work(p, index);
     if (!one) {
 #pragma unroll
@@ -210,11 +250,14 @@ __device__ __forceinline__ void consume(const DirectSplitParams& params, DirectS
       }
       x_pipe.advance();
     }
-    finish(params, work, acc, scale, first, lane);
+    if constexpr (SPLIT_K == 1)
+      store<0, BM / 8>(params, work, acc, scale, first, lane);
+    else
+      finish(cluster_rank(), params, work, reinterpret_cast<float4*>(&shared), acc, scale, first, lane);
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __cluster_dims__(SPLIT_K, 1, 1) __launch_bounds__(THREADS, 1)
     winolab_direct_split(const __grid_constant__ DirectSplitParams p) {
   extern __shared__ __align__(1024) unsigned char memory[];
   DirectShared& shared = *reinterpret_cast<DirectShared*>(memory);
@@ -237,5 +280,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   } else {
     registers_shrink<PRODUCER_REGISTERS>();
     if (threadIdx.x == CONSUMERS) produce(p.walk, shared);
+    if constexpr (SPLIT_K > 1) {
+      cluster_sync();
+      cluster_sync();
+    }
   }
 }

@@ -65,15 +65,15 @@ struct DirectShared {
 static_assert(sizeof(DirectShared) <= SHARED, "as the plan has it");
 static_assert(SPLIT_K == 1 || sizeof(DirectShared) >= BN * BM * 4, "room for a block's sums");
 
-// What a block computes: its first output channel and position, and which copies of x it sums.
+// What a block computes: its first output channel and position, and which copies of x, of how many,
+// it sums.
 struct DirectWorkTile {
-  int channel, width, height, depth, image, begin, end;
+  int channel, width, height, depth, image, steps, begin, end;
   Taps taps_depth, taps_height, taps_width;  // STRIDED
   __device__ __forceinline__ DirectWorkTile(const DirectParams& p, int index) {
     channel = index % p.blocks_m * BM, index /= p.blocks_m;
     width = index % p.blocks_width * p.box_width, index /= p.blocks_width;
     height = index % p.blocks_height * p.box_height, index /= p.blocks_height;
-    int steps;
     if constexpr (STRIDED) {
       depth = index % p.along_depth.outputs, index /= p.along_depth.outputs;
       image = index % p.blocks_images * p.box_images, index /= p.blocks_images;
