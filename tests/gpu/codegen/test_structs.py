@@ -240,7 +240,7 @@ def test_sizes_are_those_of_c() -> None:
     """scale.cuh and accuracy_check.cuh assert theirs when they are compiled, too."""
     assert (scale.HEADER, scale.ROW, scale.LOSS, scale.SUSPECT) == (1280, 16, 12, 40)
     assert size("Header", "scale", SAMPLERS=128) == 1072  # alignas(16) before its maxima
-    assert (wgrad_direct_config.WORK, wgrad_direct_config.SOURCE, chunks.ENDS) == (40, 40, 8)
+    assert (wgrad_direct_config.WORK, wgrad_direct_config.SOURCE) == (40, 40)
     assert size("Unit", "gradient_scheduler") == 48  # of 44 bytes, __align__(16)
     assert dict(wgrad_direct.COLUMN_PARAMS.fields)["lpt_order"] == f"{2 * chunks.ORDERED}s"
     assert calcsize(dict(wgrad_direct.COLUMN_PARAMS.fields)["starts"]) == 12 * chunks.STARTS

@@ -137,6 +137,16 @@ inline void __syncthreads() {
   host::Block& b = *host::now->block;
   host::meet(b.named[0], b.live, "__syncthreads");
 }
+inline int __syncthreads_count(int predicate) {
+  host::Block& b = *host::now->block;
+  const int vote = predicate != 0;
+  b.votes += vote;
+  host::meet(b.named[0], b.live, "__syncthreads_count");
+  const int found = b.votes;
+  host::meet(b.named[0], b.live, "__syncthreads_count");
+  b.votes -= vote;  // before the next meeting of all
+  return found;
+}
 [[noreturn]] inline void __trap() { host::fail("__trap"); }
 inline void __syncwarp(unsigned mask = ~0u) {
   host::Warp& w = host::warp();

@@ -114,6 +114,7 @@ struct Warp {
 struct Block {
   Dim3 index;
   unsigned rank = 0, live = 0;  // in the cluster; threads
+  int votes = 0;                // of threads that count some
   char* memory = nullptr;       // shared: guard, dynamic, statics, guard
   size_t dynamic_bytes = 0, bytes = 0;
   size_t statics[STATICS] = {};  // offsets of static arrays, + 1

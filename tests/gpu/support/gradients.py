@@ -40,7 +40,7 @@ SHARES = ((4, 0), (1 << 20, 50), (4, 3), (4, -2))
 
 def shared(p: Any, multiprocessors: int, sharing: int) -> Any:
     """A plan by columns on so many multiprocessors, so many of which share what is left; 0: none
-    does; below 0: all work tiles are shared, in so many parts each."""
+    does; below 0: all work tiles are shared, in so many parts each or as many as have a stage."""
     work_tiles = p.shares.work_tiles
     stages = p.columns.stages(work_tiles)
     cost = Cost(1.0, 0.0, 4 * p.config.n * p.config.bi * p.config.bo)
@@ -50,10 +50,11 @@ def shared(p: Any, multiprocessors: int, sharing: int) -> Any:
         of = multiprocessors, work_tiles, work_tiles - shared, sharing, parts, workspace, 0.0
         return replace(p, shares=Shares(*of, *tables))
 
-    if sharing == 0:
+    parts = min(-sharing, p.columns.shortest)
+    if sharing == 0 or parts == 1:
         return made(0, 0, 0, lpt_order(stages, multiprocessors, cost).order)
     if sharing < 0:
-        return made(work_tiles, -sharing * work_tiles, -sharing)
+        return made(work_tiles, parts * work_tiles, parts)
     rest = work_tiles % multiprocessors
     if not rest:
         return made(0, 0, 0)

@@ -243,6 +243,7 @@ class WgradDirect:
     part: float
     start: float
     split_part: float
+    gather: float
     brought: float
     cached: float
     split_cached: float

@@ -52,6 +52,7 @@ struct GradientWorkTile {
   int tap_width, tap_height, tap_depth, in, out, group, segment;
   int depth0, depths, row0, rows;  // of dy: those that meet an input for these taps
   int begin, end;
+  GradientWorkTile() = default;  // in shared memory
   __device__ __forceinline__ GradientWorkTile(const GradientParams& p, int index) {
     tap_width = index % p.tiles_width * N;
     index /= p.tiles_width;

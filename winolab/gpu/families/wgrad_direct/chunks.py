@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heappop, heappush
 from itertools import product
-from struct import calcsize
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,6 @@ from winolab.arguments.words import plural
 from winolab.device import H100, Device
 from winolab.gpu.families.wgrad import NEAR_FASTEST, Gradient
 from winolab.gpu.families.wgrad_direct.config import KC, PRODUCERS, DirectConfig
-from winolab.gpu.params import INT
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying
 
 RUN = 8  # sums that a thread adds up at once
@@ -35,9 +33,7 @@ CONSTANTS = {
     "STARTS": STARTS,
     "NONE": NONE,
 }
-# A work tile has bytes that name its first and last block, and so many parts at most.
-ENDS = 2 * calcsize(INT)
-MOST_SPLITS = 64
+MOST_SPLITS = 64  # parts of a work tile
 
 
 @dataclass(frozen=True)
@@ -118,7 +114,7 @@ class Shares:
     alone: int
     sharing: int
     splits: int  # blocks of a work tile that is shared; 0: ``starts`` says what blocks have
-    workspace: int  # bytes: parts of sums, and who has which
+    workspace: int  # bytes: parts of sums
     seconds: float
     order: tuple[int, ...] = ()  # LptOrder's
     starts: tuple[Start, ...] = ()  # of the ``sharing`` blocks
@@ -145,8 +141,8 @@ class Cost:
     model: DeviceModel = MODEL
 
     def workspace(self, shared: int, sharing: int) -> int:
-        """Bytes of the parts of so many work tiles by so many blocks, and of who has which."""
-        return self.sums * (sharing + shared) + ENDS * shared
+        """Bytes of the parts of so many work tiles by so many blocks."""
+        return self.sums * (sharing + shared)
 
     def alone(self, longest: float) -> float:
         """Seconds of a call whose work tiles no blocks share; ``longest``: of the longest block."""
@@ -154,8 +150,8 @@ class Cost:
 
     def gathered(self, longest: float, shared: int, sharing: int) -> float:
         """The same where parts are written, and read by a launch of its own."""
-        moved = copying(self.device, 2 * self.workspace(shared, sharing), self.model)
-        return longest + 2 * self.model.device.launch + moved
+        read = copying(self.device, self.workspace(shared, sharing), self.model)
+        return longest + self.model.device.launch + self.model.wgrad_direct.gather + read
 
 
 def lpt_order(stages: np.ndarray, slots: int, cost: Cost) -> LptOrder:

@@ -72,7 +72,6 @@ __device__ __forceinline__ void store(const SumParams& params, const GradientWor
 // What a block has of a work tile: the result, or a share of the sum for winolab_wgrad_direct_gather.
 __device__ __forceinline__ void finish(const SumParams& params, const ColumnScheduler& scheduler,
                                        const float (&acc)[WIDTH / 2]) {
-  if (threadIdx.x == 0) scheduler.tell(params);
   if (scheduler.whole()) return store(params, work_of(params.sum, scheduler.tile), threadIdx.x, 0, acc);
   float* const partial = params.sum.buckets + scheduler.slot(params) * (WIDTH / 2 * RESULTS) + threadIdx.x;
 #pragma unroll

@@ -23,8 +23,6 @@ struct Start {
 
 struct ColumnParams {
   GradientParams sum;    // its buckets are partial sums, as the kernel has them in registers
-  // [work tile that blocks share][first, last block with a share of it]; null: none has
-  int* ends;
   long long chunks;   // of a row
   long long alone;    // work tiles that blocks compute alone, before they share the others
   long long sharing;  // blocks that do, a stage each at least
@@ -166,13 +164,6 @@ struct ColumnScheduler {
   // Where its share of a sum is kept.
   __device__ __forceinline__ long long slot(const ColumnParams& params) const {
     return tile - params.alone + blockIdx.x;
-  }
-  // Who has the work tile's first and last share.
-  __device__ __forceinline__ void tell(const ColumnParams& params) const {
-    if (tile < params.alone || !params.ends) return;
-    int* const ends = params.ends + 2 * (tile - params.alone);
-    if (begin == 0) ends[0] = blockIdx.x;
-    if (end == stages) ends[1] = blockIdx.x;
   }
 };
 

@@ -163,6 +163,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     shared.produced = shared.consumed;
   }
   __syncthreads();
+  next_launch_may_begin();  // its blocks have no room beside these
   ColumnPipe pipe;
   if (threadIdx.x < 128 * GROUPS) {
     registers_grow<CONSUMER_REGISTERS>();

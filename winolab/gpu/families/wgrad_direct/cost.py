@@ -34,11 +34,14 @@ def matrix_seconds(device: Device, products: float) -> float:
 def columns_cost(
     device: Device, v: DirectConfig, found: Columns, model: DeviceModel = MODEL
 ) -> Cost:
-    """What a block's stages take: products of a column, and its copies to registers and memory."""
+    """What a block's stages take: products of a column, and its elements, which L2 sends."""
     m = model.wgrad_direct
-    products = m.products * v.n * v.bi * v.bo + m.copied * (v.bi + v.bo) * device.matrix
+    products = m.products * v.n * v.bi * v.bo
+    size = m.copied * 2 * (v.bi + v.bo) * KC * device.multiprocessors
     brought = 1 + m.brought * (v.n - 1) / found.pitch
-    stage = matrix_seconds(device, products * KC * brought)
+    stage = brought * overlapped(
+        model.overlap.call, matrix_seconds(device, products * KC), from_l2(device, size, model)
+    )
     return Cost(stage, m.part / device.clock, 4 * v.n * v.bi * v.bo, device, model)
 
 

@@ -13,7 +13,7 @@ from winolab.gpu.families.wgrad import (
     parts_of,
     reduce,
 )
-from winolab.gpu.families.wgrad_direct.chunks import ENDS, ORDERED, RUN, STARTS, Columns, Shares
+from winolab.gpu.families.wgrad_direct.chunks import ORDERED, RUN, STARTS, Columns, Shares
 from winolab.gpu.families.wgrad_direct.config import CONSUMERS, PRODUCERS, DirectConfig
 from winolab.gpu.families.wgrad_direct.tiling import ColumnsTiling, NarrowTiling, SplitTiling
 from winolab.gpu.params import Kernels, Params, View
@@ -90,11 +90,10 @@ def packed(
 ) -> Params:
     """column_sweep.cuh's parameters; in the workspace parts come first."""
     block = v.bi, v.bo, v.n
-    ends = workspace + shares.workspace - ENDS * shares.shared if shares.workspace else 0
     return Params.of(
         parameters(g, views, workspace, block, 1, found.pitch, shares.work_tiles),
         COLUMN_PARAMS.pack(
-            *(ends, found.chunks, shares.alone, shares.sharing, shares.splits),
+            *(found.chunks, shares.alone, shares.sharing, shares.splits),
             len(shares.order) // shares.multiprocessors,
             np.array(shares.order, "uint16").tobytes(),
             np.array(shares.starts, "int32").tobytes(),

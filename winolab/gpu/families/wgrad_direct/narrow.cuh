@@ -241,6 +241,7 @@ __device__ __forceinline__ void consume(const GradientParams& p, NarrowShared& s
     pipe.advance();
   }
   wgmma_wait<0>();
+  next_launch_may_begin();  // not before: its blocks would take issue slots from these
 #pragma unroll
   for (int instruction = 0; instruction < INSTRUCTIONS; ++instruction) wgmma_pin(acc[instruction]);
   if constexpr (GROUPS_K > 1) {

@@ -120,6 +120,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     shared.produced = shared.consumed;
   }
   __syncthreads();
+  next_launch_may_begin();  // its blocks have no room beside these
   launch_before_done();
   ColumnPipe pipe;
   int shares = 0;

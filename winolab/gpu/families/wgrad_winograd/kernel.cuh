@@ -70,7 +70,6 @@ __device__ __forceinline__ void store(Output* to, float value) {
 // dw = AT of the sums of the segments (sums*.cuh): one channel of one tap's piece a thread.
 extern "C" __global__ void __launch_bounds__(256)
     winolab_wgrad_winograd_finish(const __grid_constant__ FinishParams p) {
-  launch_before_done();
   const int index = blockIdx.x * 256 + threadIdx.x;
   const int out = index / p.channels, channel = index - out * p.channels;
   if (out >= p.out_channels) return;
@@ -82,6 +81,7 @@ extern "C" __global__ void __launch_bounds__(256)
   const float* m = p.m + blockIdx.y * plane + (long long)out * p.padded + channel;
   SegmentSum state[ALPHA] = {};
   float taps[N];
+  launch_before_done();
   sum_segments(m, stride, p.segments, state);
   transform_output(state, taps);
   if (PARTS == 2 && p.budget) {

@@ -149,6 +149,7 @@ __device__ __forceinline__ void compute(const GemmParams& p, GemmShared& shared,
     at.advance(work);
   }
   copy_async_wait<0>();
+  next_launch_may_begin();  // not before: its blocks would take issue slots from these
 #pragma unroll
   for (int i = 0; i < 2; ++i)
 #pragma unroll
@@ -160,7 +161,8 @@ __device__ __forceinline__ void compute(const GemmParams& p, GemmShared& shared,
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     winolab_wgrad_winograd_products_mma(const __grid_constant__ GemmParams p) {
-  launch_before_done();
   extern __shared__ __align__(1024) unsigned char memory[];
-  compute(p, *reinterpret_cast<GemmShared*>(memory), GemmWorkTile(p, blockIdx.x));
+  const GemmWorkTile work(p, blockIdx.x);
+  launch_before_done();
+  compute(p, *reinterpret_cast<GemmShared*>(memory), work);
 }

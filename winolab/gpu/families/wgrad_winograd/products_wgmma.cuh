@@ -165,6 +165,7 @@ __device__ __forceinline__ void consume(const GemmParams& p, GemmShared& shared,
       pipe.advance(), at.advance(work);
     }
   }
+  next_launch_may_begin();  // not before: its blocks would take issue slots from these
 #pragma unroll
   for (int i = 0; i < WN / 2; i += 2)
     *reinterpret_cast<float2*>(m + i / 2 % 2 * 8 * padded + i / 4 * 8) =
@@ -173,7 +174,6 @@ __device__ __forceinline__ void consume(const GemmParams& p, GemmShared& shared,
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     winolab_wgrad_winograd_products_wgmma(const __grid_constant__ GemmParams p) {
-  launch_before_done();
   extern __shared__ __align__(1024) unsigned char memory[];
   GemmShared& shared = *reinterpret_cast<GemmShared*>(memory);
   if (threadIdx.x == 0) {
@@ -185,6 +185,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   }
   __syncthreads();
   const GemmWorkTile work(p, blockIdx.x);
+  launch_before_done();
   if (threadIdx.x < 128 * GROUPS) {
     registers_grow<CONSUMER_REGISTERS>();
     consume(p, shared, work);

@@ -195,6 +195,7 @@ __device__ __forceinline__ void transform_block(const TransformParams& p, const 
 constexpr int TOGETHER = 1024 / (KB * 16) / (ALPHA <= 10 ? 1 : 2);
 extern "C" __global__ void __launch_bounds__(KB * 16, TOGETHER)
     winolab_wgrad_winograd_transform(const __grid_constant__ TransformParams p) {
+  next_launch_may_begin();
   launch_before_done();
   if (p.flags && blockIdx.x == 0 && threadIdx.x < 3) p.flags[threadIdx.x] = 0;
   const int blocks_k = p.pitch / KB;
