@@ -37,6 +37,13 @@ SPLIT = (("Γ1(1,1)", "fp32_split"), ("Ω2(1,1)", "fp32_split"))
 # 1.4 times as long as before and since (docs/notes/093).
 CROWDED = "2026-11-29T00:03", "2026-11-29T02:48"
 COLUMNS = "columns"  # in the names of direct gradients
+# Since when their shares are added up by more threads at once: of 16 bits 1 to 17 µs less, which is
+# up to a quarter of the call (docs/notes/098).
+GATHERED = "2026-11-29T05:55"
+# Since when depthwise kernels ask for all filters at once, which of one image was up to a third of
+# the call, and the implicit GEMM multiplies instead of dividing and copies by half the
+# instructions (docs/notes/096, 097).
+AT_ONCE = "2026-11-29T06:19"
 SQUARE = re.compile(
     r"(\d+)x(\d+)x(\d+)x(\d+):(?:(\d+)x)?(\d+)x\d+(?:/(\d+))?"
     r"(?: dilation (\d+))?(?: padding (\d+))?(?: groups (\d+))?"
@@ -151,8 +158,8 @@ def _fused() -> Iterator[Timed]:
 
 def _layers(file: str) -> Iterator[Timed]:
     """Those of LAYERS, of what runs no transforms, as they were measured last."""
-    kept = (row for row in stored(RESULTS / f"{file}.jsonl") if not _crowded(row))
-    for row in latest(kept) if file != GEMM else _lines(file):
+    kept = (row for row in stored(RESULTS / f"{file}.jsonl") if not _gone(row))
+    for row in kept if file == GEMM else latest(kept):
         kernel, group = row.get("kernel", ""), row["precision"]
         products = row.get("products", "fp32_split" if group == "fp32" else group)
         by_columns = kernel == "Ω2(1,1)" and COLUMNS in row["plan"]
@@ -163,6 +170,16 @@ def _layers(file: str) -> Iterator[Timed]:
                 products, row["plan"], row.get("workspace"), 1e-6 * row["us"],
                 tuple(cut.items()),
             )  # fmt: skip
+
+
+def _gone(row: dict) -> bool:
+    """Whether a row's call took as long as it does no more."""
+    by_columns = COLUMNS in row.get("plan", "") and row.get("products") in ("fp16", "bf16")
+    shared = by_columns and row.get("workspace")
+    run, kernel = row.get("run", ""), row.get("kernel")
+    one = kernel == "depthwise" and str(row.get("layer")).startswith("1x")
+    old = (shared and run < GATHERED) or ((one or kernel == "implicit GEMM") and run < AT_ONCE)
+    return bool(old) or _crowded(row)
 
 
 def _crowded(row: dict) -> bool:
@@ -205,7 +222,7 @@ def _changed() -> Iterator[Timed]:
     """Picks before and after a change, by their names (experiments.measure.picks). Fused F(2×2,3×3)
     with so few channels takes 1 µs more than its model has a term for; its picks are the faster."""
     for row in _lines("changed_picks"):
-        if row["kernel"] == "F(2×2,3×3)" or _crowded(row):
+        if row["kernel"] == "F(2×2,3×3)" or _gone(row):
             continue
         yield Timed(
             row["step"], parse(row["layer"]), row["direction"], row["precision"],
@@ -217,7 +234,7 @@ def _changed() -> Iterator[Timed]:
 def _throughput() -> Iterator[Timed]:
     layers = {str(c.layer): c.layer for c in cases()}
     for row in _lines("throughput"):
-        if row["method"] == "winolab" and not row.get("prepared"):
+        if row["method"] == "winolab" and not row.get("prepared") and not _gone(row):
             yield Timed(
                 "", layers[row["case"][0]], row["direction"], row["precision"],
                 DEVICES[row["device"]], row["kernel"], row["products"], GONE.sub("", row["plan"]),

@@ -384,8 +384,7 @@ def copying(device: Device, size: float, model: DeviceModel = MODEL) -> float:
 
 def from_l2(device: Device, size: float, model: DeviceModel = MODEL) -> float:
     """Seconds in which L2 gives so many bytes to all multiprocessors together."""
-    cycles = device.multiprocessors * device.clock
-    return size / (l2_bytes_a_cycle(model) * cycles)
+    return size / (l2_bytes_a_cycle(model) * device.multiprocessors * device.clock)
 
 
 def l2_bytes_a_cycle(model: DeviceModel = MODEL) -> float:

@@ -30,7 +30,7 @@ struct Sharers {
   int first, count;
 };
 
-// Of a work tile that blocks share, by all threads: where every block begins says who has which.
+// Who shares a work tile, found by all threads: where every block begins says who has which.
 __device__ __forceinline__ Sharers sharers_of(const ColumnParams& p, int shared) {
   const int tile = (int)p.alone + shared, sharing = (int)p.sharing, splits = (int)p.splits;
   if (splits) return {shared * splits, splits};
