@@ -38,7 +38,7 @@ SPLIT = (("Γ1(1,1)", "fp32_split"), ("Ω2(1,1)", "fp32_split"))
 CROWDED = "2026-11-29T00:03", "2026-11-29T02:48"
 COLUMNS = "columns"  # in the names of direct gradients
 # Since when their shares are added up by more threads at once: of 16 bits 1 to 17 µs less, which is
-# up to a quarter of the call (docs/notes/098).
+# up to a quarter of the call (docs/notes/100).
 GATHERED = "2026-11-29T05:55"
 # Since when depthwise kernels ask for all filters at once, which of one image was up to a third of
 # the call, and the implicit GEMM multiplies instead of dividing and copies by half the
