@@ -1,6 +1,5 @@
 """What layers of networks were to reach, kind by kind: depthwise by taps, split FP32 without
-transforms, nested in three dimensions, N×1 beside 1×N, memory orders, what equal bits cost; and
-what whole networks were.
+transforms, nested in three dimensions, N×1 beside 1×N; and what calls and whole networks were.
 
 Layers are those of networks' lists and of the lists of their kind, each once, as the last row has
 it that was measured of it.
@@ -14,20 +13,19 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from statistics import median
 
-from experiments.gpu.rows import Row, devices, mean, where
-from experiments.gpu.targets import moduli
+from experiments.gpu.rows import Row, devices, where
+from experiments.gpu.targets import calls, moduli
 from experiments.gpu.targets.aims import DATA, FILTER, FORWARD, Part
 from experiments.harness.tables import Cell, Table, none
-from experiments.measure import layer_rows, memory_order
+from experiments.measure import layer_rows
 from experiments.measure.layer_rows import LARGE
 from experiments.measure.layers import LISTS
-from experiments.networks.told import by_case
 from winolab.bench.networks import parse
 from winolab.problem import Problem
 
 Groups = list[tuple[Part, list[Cell]]]
+PRECISIONS = calls.PRECISIONS
 WAYS = {FORWARD: "forward", DATA: "backward data", FILTER: "filter gradient"}
-PRECISIONS = {"fp32": "FP32", "fp16": "FP16", "bf16": "BF16"}
 LEAST = {"fp32": 1.0, "fp16": 0.95, "bf16": 0.95}
 # Depthwise, by taps: speeds over PyTorch's, and shares of copy speed.
 DEPTHWISE = {
@@ -37,18 +35,12 @@ DEPTHWISE = {
 }
 COPY = {3: 0.7, 5: 0.6, 7: 0.5}
 GRADIENTS = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0}
+STRIDED = {"fp32": 2.0, "fp16": 1.1, "bf16": 1.1}
 # Twice an implicit GEMM of three TF32 products, which a public library has at 47 to 70 TFLOPS.
 TFLOPS, WORK, ROOFLINE = 100.0, 5e9, 0.8
 NESTED_BF16, NESTED_FP32 = 1.4, 1.3  # over PyTorch channels-last, over TF32
 OFF = 0.01  # of TF32's error
 ALIKE = 0.95  # N×1 over 1×N: measurements of equal work differ by as much
-TRANSPOSED = 0.85  # of copy speed
-LINE = 16  # bytes of an aligned access
-# Steps of whole networks over PyTorch's: geometric means in training, and the least of a network.
-STEPS = {"fp32": 1.5, "fp16": 1.05, "bf16": 1.05}
-STEP_LEAST, FORWARD_LEAST = {"fp32": 1.0, "fp16": 0.97, "bf16": 0.97}, 1.0
-WIDE = ("resnet18", "vgg16", "unet2d", "unet3d")  # whose filters are 3×3, and larger
-STEP_TF32 = 1.0
 MEASURE = "python -m experiments.measure.layers"
 NETWORKS = f"{MEASURE} networks_{FORWARD} (…_{DATA}, …_{FILTER})"
 MOVED = f"share of copy speed, {LARGE / 1e6:.0f} MB and more"
@@ -132,22 +124,19 @@ def groups(rows: Sequence[Row]) -> Groups:
     """The aims by part; of a part without rows there is nothing."""
     every = picks(rows)
     depthwise = [p for p in every if p.depthwise in COPY]
+    strided = [p for p in every if p.problem.groups == 1 and max(p.problem.stride) > 1]
     direct = [p for p in every if p.direct]
     found = [
         (_part("Depthwise", f"{MEASURE} depthwise, {NETWORKS}", depthwise), _depthwise, depthwise),
+        (_part("Strided layers, stems too", f"{MEASURE} strided, {NETWORKS}", strided),
+         _strided, strided),
         (_part("Split FP32 without transforms", f"{MEASURE} strided, {NETWORKS}", direct),
          _direct, direct),
         (Part("Nested 3-D", f"{moduli.NESTED} --only video"), partial(_nested, tf32_error(rows)),
          [c for c in moduli.layers(rows) if c.ndim == 3]),
         (Part("N×1 over 1×N", NETWORKS), _turned, [*pairs(every)]),
-        (Part("Copies to another memory order", "python -m experiments.measure.memory_order"),
-         _copies, [row for row in rows if row.get("step") == "copies"]),
-        (Part("Cost of batch_invariant=True", "python -m experiments.measure.host_cost"),
-         _invariant, [row for row in rows if row.get("call") == "batch_invariant"]),
-        (Part("Whole networks", "python -m experiments.networks.end_to_end"), _networks,
-         [row for row in rows if {"network", "order", "ms"} <= row.keys()]),
     ]  # fmt: skip
-    return [(part, [*make(part, mine)]) for part, make, mine in found if mine]
+    return [(part, [*make(part, mine)]) for part, make, mine in found + calls.parts(rows) if mine]
 
 
 def _part(name: str, command: str, mine: Sequence[Pick]) -> Part:
@@ -172,6 +161,13 @@ def _share(part: Part, what: str, aim: float, mine: Sequence[Pick]) -> Cell:
     """The least share of copy speed where much is moved."""
     shares = {p.name: p.copy for p in mine if p.row["bytes"] >= LARGE}
     return replace(part.smallest(what, aim, shares), column=MOVED)
+
+
+def _strided(part: Part, mine: Sequence[Pick]) -> Iterator[Cell]:
+    for precision, direction in ((p, d) for d in WAYS for p in PRECISIONS):
+        these = {p.name: p.torch for p in mine if p.kind == (precision, direction)}
+        what = f"{PRECISIONS[precision]} {WAYS[direction]}"
+        yield from part.over(what, these, STRIDED[precision], LEAST[precision])
 
 
 def _direct(part: Part, mine: Sequence[Pick]) -> Iterator[Cell]:
@@ -246,49 +242,6 @@ def _turned(part: Part, mine: Sequence[tuple[Pick, Pick]]) -> Iterator[Cell]:
             yield from part.over(what, speeds, ALIKE, ALIKE)
 
 
-def _copies(part: Part, mine: Sequence[Row]) -> Iterator[Cell]:
-    shares: dict[str, dict[str, float]] = {}
-    for (_, case), of in memory_order.cases(mine).items():
-        shape, _, size, *_ = case.split()
-        _, channels, *spatial = map(int, shape.split("x"))
-        rows = (int(size) * channels, int(size) * math.prod(spatial))
-        kind = "that are aligned" if not any(n % LINE for n in rows) else "that begin anywhere"
-        found = shares.setdefault(f"elements of {size} bytes, rows {kind}", {})
-        found[case] = of["copy"]["us"] / of["winolab"]["us"]
-    for what, values in sorted(shares.items(), reverse=True):
-        yield from part.over(what, values, TRANSPOSED, TRANSPOSED)
-
-
-def _invariant(part: Part, mine: Sequence[Row]) -> Iterator[Cell]:
-    took: dict[tuple[str, str], dict[bool, float]] = {}
-    for row in mine:
-        took.setdefault((row["of"], row["format"]), {})[row["invariant"]] = row["gpu_us"]
-    for (layer, kind), us in took.items():
-        if len(us) == 2:
-            told = f"{us[False]:.1f} to {us[True]:.1f} µs"
-            yield part.shown(f"3×3, {layer}", f"{kind}, times as long", us[True] / us[False], told)
-    ratios = [us[True] / us[False] for us in took.values() if len(us) == 2]
-    yield part.shown("all", "geometric mean", mean(ratios), f"{len(ratios)} layers")
-
-
-def _networks(part: Part, mine: Sequence[Row]) -> Iterator[Cell]:
-    speeds: dict[tuple[str, str, str], dict[str, float]] = {}
-    for (network, batch, kind, order, mode, step), of in by_case(mine).items():
-        for peer in ("torch", "tf32"):
-            if mode == "eager" and {peer, "winolab"} <= of.keys():
-                found = speeds.setdefault((step, kind, peer), {})
-                name = f"{network} of {batch}, channels {order}"
-                found[name] = of[peer]["ms"] / of["winolab"]["ms"]
-    for kind, name in PRECISIONS.items():
-        training = speeds.get(("training", kind, "torch"), {})
-        yield from part.over(f"training, {name}", training, STEPS[kind], STEP_LEAST[kind], "case")
-        forward = speeds.get(("forward", kind, "torch"), {})
-        yield from part.over(f"forward, {name}", forward, None, FORWARD_LEAST, "case")
-    over = {name: value for name, value in speeds.get(("training", "fp32", "tf32"), {}).items()
-            if name.startswith(WIDE)}  # fmt: skip
-    yield from part.over("training, FP32 over TF32, filters of 3×3", over, STEP_TF32, None, "case")
-
-
 LAYERS = Table(
     "gpu", "layer targets", "What layers of networks were to reach, kind by kind", none, cells,
     "aims of ours, not a paper's; what was not measured has missed",
@@ -335,6 +288,6 @@ def _number(value: float) -> str:
     """Two digits or more."""
     if math.isnan(value):
         return "–"
-    if value < 0.1:
-        return f"{value:.2g}" if value >= 0.001 else f"{value:.1e}"
-    return f"{value:.2f}" if value < 10 else f"{value:.0f}"
+    if abs(value) >= 0.1:
+        return f"{value:.2f}" if abs(value) < 10 else f"{value:.0f}"
+    return f"{value:.2g}" if abs(value) >= 0.001 else f"{value:.1e}"

@@ -135,9 +135,32 @@ def test_copies_invariance_and_networks() -> None:
     (slow,) = of(found, "Whole networks: training, FP32 over TF32, filters of 3×3").values()
     assert (slow.ours, slow.verdict) == (0.5, Verdict.MISSED)
     assert of(found, "Whole networks: forward, FP32")["least"].ours == 1.5
+    assert not of(found, "Whole networks: training, ResNet-18 of one image")
     text = "\n".join(told(rows))
     assert "| 3×3, 8x56x56x64 | 5.50 (20.0 to 110.0 µs) |" in text
     assert "0.50 (≥ 0.85 missed; 32x67x61x61 of 2 B, last to first; 1 of 1 beyond)" in text
+
+
+def test_strided_layers_and_stems_have_aims_of_their_own() -> None:
+    rows = [*case(DENSE, 1.0, 4.0), *case("32x224x224x3>64x7x7s2p3", 1.0, 0.5),
+            *case("32x56x56x64>64x3x3p1", 1.0, 0.1)]  # fmt: skip
+    found = of(cells(rows), "Strided layers, stems too: FP32 forward")
+    assert found["geometric mean"].ours == pytest.approx(math.sqrt(2))
+    assert (found["least"].ours, found["least"].verdict) == (0.5, Verdict.MISSED)
+
+
+def test_the_host_s_time_is_held_against_pytorch_s() -> None:
+    rows = [{"call": call, "arrays": arrays, "host_us": us, "method": "any"} for call, arrays, us in
+            (("conv2d", "torch", 15.0), ("torch.conv2d", "torch", 27.0),
+             ("torch.conv2d, requires grad", "torch", 99.0), ("forward", "CuPy", 99.0),
+             ("conv2d, both gradients", "torch", 1.0),
+             ("torch.conv2d, both gradients", "torch", 99.0),
+             ("conv2d, between other work", "torch", 40.0),
+             ("torch.conv2d, between other work", "torch", 30.0))]  # fmt: skip
+    hot, between = cells(rows)
+    assert (hot.ours, hot.verdict) == (12.0, Verdict.MISSED)
+    assert (between.ours, between.verdict) == (-10.0, Verdict.REACHED)
+    assert "| between other work | -10 (≤ 10 reached;" in "\n".join(told(rows))
 
 
 def test_without_rows_nothing_is_said() -> None:
@@ -148,5 +171,5 @@ def test_every_aim_of_the_kept_rows_was_measured() -> None:
     """But for shares of layers that move much, which samples may lack."""
     found = cells(rows_of(layers.LAYERS))
     parts = {c.where.partition(": ")[0] for c in found}
-    assert len(parts) == 7
+    assert len(parts) == 9
     assert not [c.where for c in found if math.isnan(c.ours) and c.column != layers.MOVED]
