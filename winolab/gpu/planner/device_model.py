@@ -153,7 +153,6 @@ class Direct:
 class ImplicitGemm:
     """Implicit GEMM (families/implicit_gemm/cost.py)."""
 
-    cold: float
     products: float
     ffma: float
     vector: float

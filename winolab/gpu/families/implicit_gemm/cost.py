@@ -44,14 +44,8 @@ def constants(plan: Tiling, model: DeviceModel = MODEL) -> ImplicitGemm | Implic
 
 
 def begun(plan: Tiling, model: DeviceModel = MODEL) -> float:
-    """Seconds of a launch beside its blocks' work: of wgmma its first copies and last stores; of
-    mma.sync, whose loops over a thread's results are unrolled, of instructions, which come from
-    memory the first time that a multiprocessor runs them."""
-    v = plan.config
-    if v.producers:
-        return model.implicit_gemm_wgmma.start
-    unrolled = v.bm * v.bn / v.threads * PRODUCTS[plan.precision]
-    return model.implicit_gemm.cold * unrolled
+    """Seconds of a launch beside its blocks' work: of wgmma its first copies and last stores."""
+    return model.implicit_gemm_wgmma.start if plan.config.producers else 0.0
 
 
 def step(plan: Tiling, model: DeviceModel = MODEL) -> float:
