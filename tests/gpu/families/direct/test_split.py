@@ -101,7 +101,7 @@ def cluster_of(name: str, direction: str) -> Config:
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("name", SERVED)
 def test_blocks_of_a_cluster_share_sums(name: str, direction: str) -> None:
-    """Of few channels and taps some blocks have nothing to sum."""
+    """Some blocks have nothing to sum where channels and taps are few."""
     shape = cluster_of(name, direction)
     asked = Request(ALL[name], direction, H100, None, "fp32_split", config=shape)
     (p,) = split_plans(asked)
