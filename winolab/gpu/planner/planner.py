@@ -16,6 +16,7 @@ from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.planner.accuracy import incurred, within
 from winolab.gpu.planner.correlation import TRANSFORMS
 from winolab.gpu.planner.fallback import FLAGS, with_fallback
+from winolab.gpu.planner.phases import phased
 from winolab.gpu.planner.ranking import NEAR, WORTH, least_sure, ordered
 from winolab.gpu.planner.request import PRECISIONS, Plan, Request
 
@@ -75,6 +76,9 @@ def candidates(request: Request, near: bool = False) -> Choice:
         found += offered
         if near and found and any(family.alone(request) for family in FAMILIES):
             break
+    if not any(family.alone(request) for family in FAMILIES):
+        least = min((p.predicted for p in found), default=0.0)
+        found += phased(request, least, candidates)
     if not found and not reasons:
         reasons.append(f"no CUDA kernel computes {request.direction} in {request.precision}")
     if found and request.tolerance:

@@ -286,7 +286,8 @@ class Request:
     ``config`` fixes a family's block shape, and all of a plan's where one is exactly that;
     ``workspace_limit`` is in bytes, ``out_dtype`` is what the result is wanted in, by default the
     operands', ``tolerance`` what a plan may err, in the algorithm's place; ``finished`` says that
-    bias, residual or activation follow, in a pass behind where a plan's kernels have none.
+    bias, residual or activation follow, in a pass behind where a plan's kernels have none;
+    ``in_phases``, whether a plan may take several passes, each with flags of its own (phases.py).
     """
 
     problem: Problem
@@ -301,6 +302,7 @@ class Request:
     out_dtype: str | None = field(default=None, kw_only=True)
     tolerance: Tolerance | None = field(default=None, kw_only=True)
     finished: bool = field(default=False, kw_only=True)
+    in_phases: bool = field(default=True, kw_only=True)
 
     def config_of(self, kind: type[C]) -> C | None:
         """The config asked for, where there is one. Raises TypeError for another family's."""

@@ -216,4 +216,5 @@ def request_of(
         workspace_limit=options.workspace_limit,
         out_dtype=out_dtype,
         tolerance=options.tolerance,
+        in_phases=options.on_range != "raise",  # else flags would be several
     )

@@ -1,0 +1,279 @@
+"""Dilated correlations in phases: correlations without dilation of strided views, as DWM has them.
+
+A dilation of d along a dimension makes d phases of outputs, which read as many phases of inputs
+and all taps: no sums are joined, and what transforms can run. All phases run by the kernels of one
+plan, on a filter that is transformed once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from winolab.algorithm import Algorithm, Direct, Gamma, Problem, Tile, Winograd, dwm
+from winolab.arguments.words import plural
+from winolab.device import Device
+from winolab.gpu.params import Kernels, View
+from winolab.gpu.planner.base_plan import BasePlan
+from winolab.gpu.planner.correlation import CORRELATIONS
+from winolab.gpu.planner.fallback import PlanWithFallback
+from winolab.gpu.planner.ranking import WORTH
+from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Plan, Request
+from winolab.options import KernelConfig
+from winolab.problem import NAMES
+from winolab.ref.algorithms.dwm.parts import Part, parts
+from winolab.ref.arithmetic.split import Scale
+
+PLACED = 256  # bytes, of what lies in the workspace
+LEAST = 20e-6  # seconds that a phase takes at least, with its launches
+LEADERS = 3  # kernels that are tried
+
+
+class Choices(Protocol):
+    """What the planner has for a request, its choice first."""
+
+    @property
+    def plans(self) -> tuple[Plan, ...]: ...
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase's plan; first elements and steps of its views along depth, height and width."""
+
+    plan: Plan
+    a: tuple[tuple[int, int], ...]
+    out: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class PhasedPlan(BasePlan):
+    """One call in phases, which one plan's kernels compute one after another."""
+
+    direction: str
+    problem: Problem
+    phases: tuple[Phase, ...]
+
+    @property
+    def _first(self) -> Plan:
+        return self.phases[0].plan
+
+    @property
+    def kernel(self) -> str:
+        """The phases' and how many there are."""
+        return f"{self._first.kernel} in {len(self.phases)} phases"
+
+    @property
+    def device(self) -> Device:
+        return self._first.device
+
+    @property
+    def precision(self) -> str:
+        """Precision of the products."""
+        return self._first.precision
+
+    @property
+    def out_dtype(self) -> str:
+        return self._first.out_dtype
+
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        return self._first.tiles
+
+    @property
+    def points(self) -> str:
+        return self._first.points
+
+    @property
+    def scaling(self) -> str | None:
+        return self._first.scaling
+
+    @property
+    def simulated(self) -> str:
+        """What the reference calls the arithmetic."""
+        return self._first.simulated
+
+    @property
+    def split_sums(self) -> tuple[tuple[float, int], ...]:
+        return self._first.split_sums
+
+    @property
+    def accurate(self) -> bool:
+        return self._first.accurate
+
+    @property
+    def config(self) -> KernelConfig:
+        return self._first.config
+
+    @property
+    def predicted(self) -> float:
+        """Seconds of all phases, each with a transform of the filter, which one has."""
+        return sum(p.plan.predicted for p in self.phases)
+
+    @property
+    def prepared_size(self) -> int:
+        return self._first.prepared_size
+
+    @property
+    def beside(self) -> int:
+        """Bytes of the phase that needs the most: they take turns."""
+        whole = not self.prepared_size
+        return max(p.plan.workspace if whole else p.plan.beside for p in self.phases)
+
+    @property
+    def workspace(self) -> int:
+        """Bytes: a phase's, and behind them the transformed filter."""
+        return self._place + self.prepared_size if self.prepared_size else self.beside
+
+    @property
+    def _place(self) -> int:
+        return -(-self.beside // PLACED) * PLACED
+
+    def scaled(self, scale: Scale | None) -> PhasedPlan:
+        """The plan with the caller's scale where its products are split."""
+        scaled = (replace(p, plan=p.plan.scaled(scale)) for p in self.phases)
+        return replace(self, phases=tuple(scaled)) if scale else self
+
+    def source(self) -> str:
+        """The translation unit of any phase."""
+        return self._first.source()
+
+    def shared(self) -> dict[str, int]:
+        return self._first.shared()
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        if self.prepared_size:
+            self.prepare(kernels, b, workspace + self._place, index)
+            self.run(kernels, a, workspace + self._place, out, workspace, index)
+            return
+        for p in self.phases:
+            first, result = self._views(p, a, out)
+            p.plan.launch(kernels, first, b, result, workspace, index)
+
+    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
+        """Transform the filter, which all phases have."""
+        self._first.prepare(kernels, b, prepared, index)
+
+    def run(
+        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
+    ) -> None:
+        """As ``launch``, with the filter transformed."""
+        for p in self.phases:
+            first, result = self._views(p, a, out)
+            p.plan.run(kernels, first, prepared, result, workspace, index)
+
+    def _views(self, p: Phase, a: View, out: View) -> tuple[View, View]:
+        sizes = ITEMSIZE[DTYPES[self.precision]], ITEMSIZE[self.out_dtype]
+        return _view(a, p.a, sizes[0]), _view(out, p.out, sizes[1])
+
+    def __str__(self) -> str:
+        p, sizes = self.problem, [p.plan.predicted for p in self.phases]
+        return "\n".join(
+            [
+                f"{self.direction} x{p.x_shape} w{p.w_shape} dilation {p.dilation} padding "
+                f"{p.padding}, in {plural(len(self.phases), 'phase')} without; one of them:",
+                str(self._first),
+                f"all phases {self.workspace} B workspace, predicted {sum(sizes) * 1e6:.1f} µs",
+            ]
+        )
+
+
+def _view(view: View, places: tuple[tuple[int, int], ...], size: int) -> View:
+    """The part of an array of ``size`` bytes an element that begins there, at such steps."""
+    batch, *along = view.strides
+    ahead = sum(first * s for (first, _), s in zip(places, along, strict=True))
+    strides = (s * step for (_, step), s in zip(places, along, strict=True))
+    return replace(view, address=view.address + size * ahead, strides=(batch, *strides))
+
+
+def phased(
+    request: Request, least: float, candidates: Callable[[Request, bool], Choices]
+) -> Iterator[PhasedPlan]:
+    """Phases where they are predicted to be WORTH it beside plans that take ``least`` seconds, of
+    a request that leaves the algorithm to the planner, whose ``candidates`` are."""
+    p = request.problem
+    free = request.in_phases and not (request.algorithm or request.config)
+    if not free or request.direction not in CORRELATIONS or not request.aligned:
+        return
+    count = math.prod(p.dilation)
+    if count == 1 or {*p.stride} != {1} or max(p.filter) == 1 or least < count * LEAST:
+        return
+    found = list(parts(p, dwm(max(p.filter), 2), "fp32", request.direction))
+    found.sort(key=lambda part: _outputs(part, request.direction), reverse=True)
+    outputs = sum(_outputs(part, request.direction) for part in found)
+    if outputs != math.prod(p.output if request.direction == "forward" else p.input):
+        return  # phases that meet padding alone have no part
+    asked, largest = replace(request, tolerance=None), found[0]
+    most = WORTH * least * _outputs(largest, request.direction) / outputs
+    of_largest = candidates(replace(asked, problem=largest.problem), True).plans
+    leaders = {q.kernel: q for q in reversed(of_largest) if q.predicted <= most}
+    for leader in [q for q in of_largest if leaders.get(q.kernel) is q][:LEADERS]:
+        plans = []
+        for part in found:
+            follower = _follower(leader, replace(asked, problem=part.problem), candidates)
+            if not follower or not _together(leader, follower):
+                break
+            plans.append(_phase(follower, part, request))
+        else:
+            made = PhasedPlan(request.direction, p, tuple(plans))
+            if made.predicted <= WORTH * least:
+                yield made
+                return
+
+
+def _follower(
+    leader: Plan, asked: Request, candidates: Callable[[Request, bool], Choices]
+) -> Plan | None:
+    """What is configured as ``leader``, for another problem; None where nothing is."""
+
+    def like(p: Plan, precision: str) -> Plan | None:
+        how = {"algorithm": _algorithm(p), "config": p.config, "precision": precision}
+        try:
+            found = candidates(replace(asked, **how), True).plans[0]
+        except (ValueError, IndexError):
+            return None
+        return found if found.config == p.config else None
+
+    found = like(leader, leader.precision)
+    if not found or not leader.fallback:
+        return found
+    again = like(leader.fallback, "fp32_ffma")
+    return PlanWithFallback.of(found.primary, again) if again else None
+
+
+def _outputs(part: Part, direction: str) -> int:
+    """Elements of a channel that a part computes."""
+    return math.prod(len(range(s.start, s.stop, s.step)) for s in part.of(NAMES[direction][2]))
+
+
+def _algorithm(plan: Plan) -> Algorithm:
+    """What names a plan's; a family scales as it does."""
+    if all(t.alpha == 1 for t in plan.tiles):
+        return Direct()
+    return (Gamma if len(plan.tiles) == 1 else Winograd)(plan.tiles, plan.points)
+
+
+def _phase(plan: Plan, part: Part, request: Request) -> Phase:
+    a, _, out = NAMES[request.direction]
+    return Phase(plan, _places(part.of(a)), _places(part.of(out)))
+
+
+def _places(slices: tuple[slice, ...]) -> tuple[tuple[int, int], ...]:
+    """Where slices begin and by which steps they go, of three dimensions."""
+    return ((0, 1),) * (3 - len(slices)) + tuple((s.start, s.step) for s in slices)
+
+
+def _together(leader: Plan, follower: Plan) -> bool:
+    """Whether both have the same kernels and transformed filter, and read arrays where they lie."""
+    size = leader.prepared_size, leader.shared()
+    if (
+        leader.regular_rows
+        or leader.plane_step
+        or (follower.prepared_size, follower.shared()) != size
+    ):
+        return False
+    return follower.source() == leader.source()
