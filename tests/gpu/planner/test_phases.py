@@ -209,3 +209,8 @@ def test_whole_calls_are_those_of_the_reference(library, precision, monkeypatch)
     kept_filter = winolab.prepare_filter(Array(w), x.shape, precision=precision, **how)
     got = winolab.conv_forward(Array(x), kept_filter, precision=precision, **how)
     assert (got.values == y).all()
+    if p.checks_accuracy:
+        with pytest.raises(ValueError, match="in 4 phases, computes again what products lose"):
+            winolab.conv_forward(
+                Array(x), kept_filter, precision=precision, on_range="raise", **how
+            )

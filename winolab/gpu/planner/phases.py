@@ -99,6 +99,11 @@ class PhasedPlan(BasePlan):
         return self._first.split_sums
 
     @property
+    def checks_accuracy(self) -> bool:
+        """Whether each phase does."""
+        return self._first.checks_accuracy
+
+    @property
     def accurate(self) -> bool:
         return self._first.accurate
 

@@ -83,6 +83,11 @@ class PlannedCall:
         flags = 0
         if options.on_range == "raise" and isinstance(chosen, PlanWithFallback):
             chosen, flags = chosen.primary, chosen.flags * (not problem.empty)
+        elif options.on_range == "raise" and transformed and chosen and chosen.checks_accuracy:
+            raise ValueError(
+                f"the prepared filter's kernel, {chosen.kernel}, computes again what products lose "
+                "and cannot say so: give the filter itself, or on_range='fallback'"
+            )
         workspace = 0
         if chosen and not problem.empty:
             workspace = chosen.beside if transformed else chosen.workspace

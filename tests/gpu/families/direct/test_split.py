@@ -153,6 +153,18 @@ def test_results_on_a_gpu_are_those_of_fp64(name: str, direction: str) -> None:
         assert too_far(p, a, b, on_gpu(p, a, b)) == 0, p
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("name", SERVED)
+def test_clusters_on_a_gpu_have_the_results_of_fp64(name: str, direction: str) -> None:
+    """The cluster whose turn it is, the widest, and the planner's blocks in eights."""
+    for shape in (cluster_of(name, direction), WIDEST, replace(SPLIT_BLOCKS[4], split_k=8)):
+        asked = Request(ALL[name], direction, H100, None, "fp32_split", config=shape)
+        for p in split_plans(asked):
+            a, b = operands(p.problem, direction, "fp32")
+            assert too_far(p, a, b, on_gpu(p, a, b)) == 0, p
+
+
 @pytest.mark.parametrize("split_k", [1, 4])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("name", ["3x3 stride 2", "1x1 stride 2", "1x1"])
