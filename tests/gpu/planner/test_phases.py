@@ -143,7 +143,7 @@ def test_all_phases_have_one_transformed_filter(direction, kernel) -> None:
 
 
 def test_what_split_products_lose_a_phase_computes_again() -> None:
-    """Of magnitudes that are too far apart in one phase alone."""
+    """Magnitudes may be too far apart in one phase alone."""
     p = planned("2", "forward", "fp32_split", "F(")
     a, b = operands(p.problem, "forward", "fp32")
     a[:, ::2, ::2, 1:] *= np.float32(2.0**-34)

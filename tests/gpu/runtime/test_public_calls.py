@@ -320,7 +320,7 @@ def test_what_the_kernels_do_not_serve_is_refused():
         (
             lambda: winolab.conv_forward(x, w, workspace_limit=0, algorithm="gamma:8:6:3"),
             ValueError,
-            "within a workspace of 0 B; the smallest needs 3072 B",
+            "within a workspace of 0 B; the smallest needs 49152 B",
         ),
         (lambda: winolab.conv_forward(x, host(w)), TypeError, "w is a ndarray"),
         (lambda: winolab.conv_forward(host(x), w), TypeError, "x is a ndarray"),
