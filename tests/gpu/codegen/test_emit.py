@@ -10,6 +10,7 @@ from winolab.gpu.codegen.emit import (
     EPILOGUE,
     FAMILIES,
     SHARED,
+    _chosen,
     fingerprint,
     headers,
     kernel,
@@ -121,6 +122,15 @@ def test_what_applies_an_epilogue_is_in_sources_that_ask_for_it_alone() -> None:
     assert "LayoutFinishParams finish;" in fused
     assert fused.count("unsigned behind(") == plain.count("unsigned behind(") == 1
     assert not re.search("#(ifdef|else|endif)", plain + fused)
+
+
+def test_a_condition_of_another_kind_is_refused() -> None:
+    """It stood in sources as it was, and was true for every one of them."""
+    text = f"#ifndef {EPILOGUE}\nint y;\n#endif\n"
+    with pytest.raises(
+        ValueError, match="#ifndef EPILOGUE: of EPILOGUE, LEFT_OUT use #ifdef, #else"
+    ):
+        _chosen(text, frozenset())
 
 
 @pytest.mark.parametrize("root", ROOTS)

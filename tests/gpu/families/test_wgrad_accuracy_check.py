@@ -93,7 +93,7 @@ def test_flags_that_no_kernel_cleared_are_not_read(library, monkeypatch, algorit
         return read[-1]
 
     monkeypatch.setattr(driver, "integers", integers)
-    problem = Problem.of((2, 8, 12, 32 * groups), (32 * groups, 3, 3, 32), padding=1, groups=groups)
+    problem = Problem.of((4, 8, 12, 32 * groups), (32 * groups, 3, 3, 32), padding=1, groups=groups)
     rng = np.random.default_rng(5)
     x, dy = (rng.standard_normal(s).astype("float32") for s in (problem.x_shape, problem.y_shape))
     asked: dict[str, Any] = {

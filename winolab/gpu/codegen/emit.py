@@ -113,6 +113,7 @@ CONDITIONAL = re.compile(
     rf"^ *#ifdef ({'|'.join(sorted(CONDITIONS))})\n(.*?)(?:^ *#else\n(.*?))?^ *#endif\n\n?",
     re.M | re.S,
 )
+UNKNOWN = re.compile(rf"^ *#(?:ifndef|if|elif)\b.*\b(?:{'|'.join(sorted(CONDITIONS))})\b", re.M)
 INCLUDE = r'^#include (?:"([^"]+)"|(\w+_FILE))\n'
 
 
@@ -150,7 +151,12 @@ def headers() -> dict[str, str]:
 
 
 def _chosen(text: str, given: frozenset[str]) -> str:
-    """A kernel file with what is there under the ``given`` conditions."""
+    """A kernel file with what is there under the ``given`` conditions. Raises ValueError for a
+    condition that is not asked for by #ifdef."""
+    if found := UNKNOWN.search(text):
+        raise ValueError(
+            f"{found[0].strip()}: of {', '.join(sorted(CONDITIONS))} use #ifdef, #else"
+        )
     return CONDITIONAL.sub(lambda m: m[2] if m[1] in given else m[3] or "", text)
 
 

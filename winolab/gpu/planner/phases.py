@@ -62,7 +62,7 @@ class PhasedPlan(BasePlan):
     @property
     def kernel(self) -> str:
         """The phases' and how many there are."""
-        return f"{self._first.kernel} in {len(self.phases)} phases"
+        return f"{self._first.kernel} in {plural(len(self.phases), 'phase')}"
 
     @property
     def device(self) -> Device:

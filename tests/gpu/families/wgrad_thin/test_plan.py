@@ -72,12 +72,12 @@ def test_memory_binds_the_last_layer_and_products_a_stem() -> None:
     [(LAST, "bf16"), (LAST, "fp32"), ("2x128x128x128x32>3x1x1x1", "bf16"), (STEM, "fp32")],
 )
 def test_layers_that_it_is_for(name: str, precision: str) -> None:
-    """It is predicted to be faster than all else, by a fourth at least."""
+    """It is predicted to be faster than all else, by a sixth at least."""
     every = candidates(unnamed("backward_filter", LAYERS[name], precision, H200)).plans
     others = min(p.predicted for p in every if not isinstance(p, WgradThinPlan))
     picked = plan(unnamed("backward_filter", LAYERS[name], precision, H200))
     assert isinstance(picked, WgradThinPlan)
-    assert picked.predicted < 0.75 * others
+    assert picked.predicted < 5 / 6 * others
 
 
 def test_sums_are_short() -> None:

@@ -34,12 +34,15 @@ struct ReducedPlace {
 
 // Without a division where dw is dense; an epilogue asks for the channel.
 __device__ __forceinline__ ReducedPlace place_of(const ReduceParams& p, long long element) {
-#ifndef EPILOGUE
-  if (p.dense) return {p.dw + element, 0};
+  if (p.dense) {
+    int in = 0;
+#ifdef EPILOGUE
+    in = (int)(element % p.channels);
 #endif
+    return {p.dw + element, in};
+  }
   long long rest = element;
   const int in = (int)(rest % p.channels);
-  if (p.dense) return {p.dw + element, in};
   rest /= p.channels;
   const int tap = (int)(rest % p.taps_width);
   rest /= p.taps_width;

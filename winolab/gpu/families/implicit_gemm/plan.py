@@ -17,6 +17,7 @@ from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.words import plural
 from winolab.gpu.families import wgrad
 from winolab.gpu.families.axes import counted
+from winolab.gpu.families.cublaslt.tiling import pointwise
 from winolab.gpu.families.implicit_gemm import cost, launch
 from winolab.gpu.families.implicit_gemm.config import (
     ROLES,
@@ -28,6 +29,7 @@ from winolab.gpu.families.implicit_gemm.config import (
 )
 from winolab.gpu.families.implicit_gemm.source import source
 from winolab.gpu.families.implicit_gemm.tiling import Tiling
+from winolab.gpu.machine import driver_cuda, has_cublaslt
 from winolab.gpu.params import MOST, Kernels, View, uncounted
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import CORRELATIONS
@@ -150,6 +152,14 @@ def wanted(problem: Problem, direction: str, precision: str) -> bool:
     return problem.groups > 1 or thin or not problem.unit
 
 
+def librarys(request: Request) -> bool:
+    """Whether cuBLASLt has the product, in 16 bits, which of twelve networks' layers of few or odd
+    channels took at most 1.03 times as long and half at best (changed_picks.jsonl)."""
+    there = not driver_cuda() or has_cublaslt()
+    correlation = ITEMSIZE[request.dtype] == 2 and request.direction in CORRELATIONS
+    return there and correlation and pointwise(request.problem) and not request.finished
+
+
 def alone(request: Request) -> bool:
     """Whether no other family has direct products of these 16-bit arrays, forward or backward data:
     those of wgmma need 9.0 and aligned pixels. Unnamed, Γ serves filters of two taps and more."""
@@ -165,7 +175,7 @@ def plans(request: Request) -> Iterator[ImplicitGemmPlan]:
     device, algorithm, problem = request.device, request.algorithm, request.problem
     config = request.config_of(Config)
     needed = wanted(problem, request.direction, request.precision) or alone(request)
-    if not config and not needed:
+    if not config and (not needed or librarys(request)):
         return
     if device.compute_capability < ARCHITECTURE:
         raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))

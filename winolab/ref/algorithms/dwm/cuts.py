@@ -19,6 +19,7 @@ from itertools import product
 import numpy as np
 
 from winolab.algorithm import Dwm, Problem, Tile
+from winolab.arguments.words import plural
 from winolab.kind import ShowsText
 from winolab.points import tile_of
 from winolab.ref.algebra.program import Program, program
@@ -200,7 +201,7 @@ def _picture(whole: Decomposition) -> list[str]:
         if any(c.step > 1 for c in piece):
             line += f"  input phase {','.join(str(c.phase) for c in piece)}"
         line += "  " + "⊗".join("direct" if c.direct else str(c.tile) for c in piece)
-        lines.append(line + (f"  ({phases} phases of the output)" if phases > 1 else ""))
+        lines.append(line + (f"  ({plural(phases, 'phase')} of the output)" if phases > 1 else ""))
     return lines
 
 
