@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import winolab
 from winolab.cli import judge as command
 from winolab.cli.command import app
 from winolab.gpu.machine import NotInstalled
@@ -136,6 +137,7 @@ def test_a_missing_library_is_not_held_against_a_kernel(
 ) -> None:
     for name in [name for name in sys.modules if name.startswith("winolab.torch")]:
         monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(winolab, "torch", raising=False)  # as another test has left it
     monkeypatch.setitem(sys.modules, "torch", None)
     found = run(*words)
     assert isinstance(found.exception, NotInstalled)
