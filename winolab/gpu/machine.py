@@ -69,6 +69,12 @@ def has_cublaslt() -> bool:
     return True
 
 
+def without_cublaslt() -> bool:
+    """Whether this machine runs kernels and lacks it: others' machines, to plan for, have it
+    mostly."""
+    return bool(driver_cuda()) and not has_cublaslt()
+
+
 def driver_cuda() -> tuple[int, int] | None:
     """The newest CUDA that the driver runs, as (12, 4); None without a driver."""
     found = ctypes.c_int()

@@ -35,8 +35,8 @@ from winolab.cli import bench
 from winolab.cli.environment import cores
 from winolab.device import Device
 from winolab.gpu import cublaslt, driver
+from winolab.gpu.families.axes import pointwise
 from winolab.gpu.families.cublaslt.plan import NAMED, CublasltPlan
-from winolab.gpu.families.cublaslt.tiling import pointwise
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import DIRECTIONS, Plan
 from winolab.lines import Lines, rewrite

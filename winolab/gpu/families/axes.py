@@ -17,6 +17,12 @@ MOST_SPAN = 256  # elements that a copy's box may span
 MOST_STRIDE = 1 << 20  # times dilation, so that 32 bits count places
 
 
+def pointwise(problem: Problem) -> bool:
+    """Whether every output is of one pixel, and pixels follow each other as outputs do."""
+    ones = {*problem.filter, *problem.stride, problem.groups} == {1}
+    return ones and not any(map(any, problem.padding))
+
+
 @dataclass(frozen=True)
 class Axis:
     """One dimension: ``taps`` of a filter, ``pad`` before the first element, ``size`` outputs.

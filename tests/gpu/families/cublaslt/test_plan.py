@@ -13,8 +13,8 @@ from tests.gpu.families.cublaslt.cases import DIRECTIONS, PRECISIONS, PROBLEMS, 
 from winolab.algorithm import Problem, direct, parse_algorithm
 from winolab.arguments.epilogue import Epilogue
 from winolab.device import H100, datasheet
+from winolab.gpu import machine
 from winolab.gpu.families.cublaslt import cost
-from winolab.gpu.families.cublaslt import plan as cublaslt
 from winolab.gpu.families.cublaslt.config import USUAL, Config
 from winolab.gpu.families.cublaslt.plan import NAMED, CublasltPlan
 from winolab.gpu.families.direct.plan import DirectPlan
@@ -34,7 +34,7 @@ def fits(request: Request) -> list[CublasltPlan]:
 @pytest.fixture(autouse=True)
 def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine with the library."""
-    monkeypatch.setattr(cublaslt, "has_cublaslt", lambda: True)
+    monkeypatch.setattr(machine, "has_cublaslt", lambda: True)
     planner.plan.cache_clear()
     yield
     planner.plan.cache_clear()
@@ -127,9 +127,9 @@ def test_it_is_considered_where_the_library_is(
         named = Request(LAYER, direction, H100, direct(), "fp16")
         assert fits(named)
     assert isinstance(plan(Request(LAYER, "backward_filter", H100, None, "fp16")), CublasltPlan)
-    monkeypatch.setattr(cublaslt, "has_cublaslt", lambda: False)
+    monkeypatch.setattr(machine, "has_cublaslt", lambda: False)
     assert fits(named)  # on a machine without a driver
-    monkeypatch.setattr(cublaslt, "driver_cuda", lambda: (13, 0))
+    monkeypatch.setattr(machine, "driver_cuda", lambda: (13, 0))
     planner.plan.cache_clear()
     assert isinstance(plan(Request(LAYER, "forward", H100, None, "fp16")), DirectPlan)
     assert isinstance(plan(Request(LAYER, "forward", H100, NAMED, "fp16")), CublasltPlan)

@@ -13,7 +13,7 @@ from tests.gpu.families.direct.cases import layer
 from tests.gpu.families.implicit_gemm.cases import DIRECTIONS, PROBLEMS, offered
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100, datasheet
-from winolab.gpu.families.cublaslt import plan as cublaslt
+from winolab.gpu import machine
 from winolab.gpu.families.implicit_gemm import plan as implicit_gemm
 from winolab.gpu.families.implicit_gemm.config import CONFIGS, WGMMA_CONFIGS, configs, sliced
 from winolab.gpu.families.implicit_gemm.plan import ImplicitGemmPlan
@@ -171,8 +171,8 @@ def test_dense_layers_of_16_bits_that_nobody_else_serves(
 ) -> None:
     """Issue 45, by tests.gpu.random_plans: 1×1 in FP16 had no kernel before 9.0, nor on 9.0 where
     pixels are not aligned, on a machine without cuBLASLt."""
-    monkeypatch.setattr(cublaslt, "driver_cuda", lambda: (13, 0))
-    monkeypatch.setattr(cublaslt, "has_cublaslt", lambda: False)
+    monkeypatch.setattr(machine, "driver_cuda", lambda: (13, 0))
+    monkeypatch.setattr(machine, "has_cublaslt", lambda: False)
     plan.cache_clear()
     problem = Problem.of((2, 9, 9, 24), (24, *taps, 24), padding=[r // 2 for r in taps])
     algorithm = parse_algorithm(named) if named else None

@@ -22,6 +22,7 @@ from tests.gpu.support.pretended import Array, Library
 from winolab import calls
 from winolab.arguments.tolerance import Tolerance
 from winolab.device import H100, datasheet
+from winolab.gpu import machine
 from winolab.gpu.planner import planner
 from winolab.gpu.planner.request import DIRECTIONS, Plan, Request
 from winolab.gpu.runtime.cache import plans
@@ -209,8 +210,8 @@ def test_a_plan_of_a_library_that_is_not_there_is_made_anew(asked, monkeypatch) 
     def has() -> bool:
         return there[0]
 
-    monkeypatch.setattr(plans, "driver_cuda", lambda: (12, 4))
-    monkeypatch.setattr(plans, "has_cublaslt", has)
+    monkeypatch.setattr(machine, "driver_cuda", lambda: (12, 4))
+    monkeypatch.setattr(machine, "has_cublaslt", has)
     named = replace(request, algorithm=winolab.direct(variant="cublaslt"))
     for of, counts in ((named, [1, 2, 2]), (REQUEST, [3, 3, 3])):
         found = []

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from winolab.algorithm import Algorithm, Tile, direct
 from winolab.arguments.variants import CUBLASLT
+from winolab.gpu.families.axes import pointwise
 from winolab.gpu.families.cublaslt import cost, launch
 from winolab.gpu.families.cublaslt.config import Config, configs
-from winolab.gpu.families.cublaslt.tiling import Tiling, pointwise
-from winolab.gpu.machine import driver_cuda, has_cublaslt
+from winolab.gpu.families.cublaslt.tiling import Tiling
+from winolab.gpu.machine import without_cublaslt
 from winolab.gpu.params import MATMUL, MOST, VECTOR, Kernels, View, uncounted
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.request import ITEMSIZE, Request, Sum
@@ -116,7 +117,7 @@ def plans(request: Request) -> Iterator[CublasltPlan]:
                 f"{problem.padding} and groups {problem.groups}"
             )
         return
-    if not named and driver_cuda() and not has_cublaslt():  # others' machines have it mostly
+    if not named and without_cublaslt():
         return
     made = CublasltPlan(
         request.direction, problem, request.precision, request.dtype, request.stored, Config(0),

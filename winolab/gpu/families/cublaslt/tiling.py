@@ -12,12 +12,6 @@ from winolab.gpu.params import VECTOR
 from winolab.gpu.planner.request import ITEMSIZE
 
 
-def pointwise(problem: Problem) -> bool:
-    """Whether every output is of one pixel, and pixels follow each other as outputs do."""
-    ones = {*problem.filter, *problem.stride, problem.groups} == {1}
-    return ones and not any(map(any, problem.padding))
-
-
 @dataclass(frozen=True)
 class Tiling:
     """One call: a product whose matrices have channels, or pixels, for rows and columns."""

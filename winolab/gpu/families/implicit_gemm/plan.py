@@ -16,8 +16,7 @@ from winolab.algorithm import Algorithm, Problem, Tile, direct
 from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.words import plural
 from winolab.gpu.families import wgrad
-from winolab.gpu.families.axes import counted
-from winolab.gpu.families.cublaslt.tiling import pointwise
+from winolab.gpu.families.axes import counted, pointwise
 from winolab.gpu.families.implicit_gemm import cost, launch
 from winolab.gpu.families.implicit_gemm.config import (
     ROLES,
@@ -29,7 +28,7 @@ from winolab.gpu.families.implicit_gemm.config import (
 )
 from winolab.gpu.families.implicit_gemm.source import source
 from winolab.gpu.families.implicit_gemm.tiling import Tiling
-from winolab.gpu.machine import driver_cuda, has_cublaslt
+from winolab.gpu.machine import without_cublaslt
 from winolab.gpu.params import MOST, Kernels, View, uncounted
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import CORRELATIONS
@@ -155,9 +154,9 @@ def wanted(problem: Problem, direction: str, precision: str) -> bool:
 def librarys(request: Request) -> bool:
     """Whether cuBLASLt has the product, in 16 bits, which of twelve networks' layers of few or odd
     channels took at most 1.03 times as long and half at best (changed_picks.jsonl)."""
-    there = not driver_cuda() or has_cublaslt()
-    correlation = ITEMSIZE[request.dtype] == 2 and request.direction in CORRELATIONS
-    return there and correlation and pointwise(request.problem) and not request.finished
+    if ITEMSIZE[request.dtype] != 2 or request.direction not in CORRELATIONS or request.finished:
+        return False
+    return pointwise(request.problem) and not without_cublaslt()
 
 
 def alone(request: Request) -> bool:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from winolab.gpu.cublaslt import MATMUL
-from winolab.gpu.machine import MachineError, driver_cuda, has_cublaslt
+from winolab.gpu.machine import MachineError, without_cublaslt
 from winolab.gpu.runtime.cache import cache_folder, own, users_folder, write
 from winolab.gpu.runtime.cache.source import Source, digest
 
@@ -104,7 +104,7 @@ def _usual_families() -> bool:
 
 def library_there() -> bool:
     """Whether the planner takes cuBLASLt to be there."""
-    return not driver_cuda() or has_cublaslt()
+    return not without_cublaslt()
 
 
 def _holds(plan: Plan, library: bool) -> bool:
