@@ -58,6 +58,7 @@ def candidates(request: Request, near: bool = False) -> Choice:
             f"{request.algorithm} runs on a GPU in pieces, each with a plan of its own: "
             "winolab.decomposition shows them, winolab.gpu.planner.parts.planned has the plans"
         )
+    alone = any(family.alone(request) for family in FAMILIES)
     found: list[Plan] = []
     reasons: list[str] = []
     for unit in PRECISIONS[request.precision]:
@@ -74,9 +75,9 @@ def candidates(request: Request, near: bool = False) -> Choice:
             named = request.precision == unit
             offered = list(with_fallback(offered, fallbacks, named, alone=bool(request.config)))
         found += offered
-        if near and found and any(family.alone(request) for family in FAMILIES):
+        if near and found and alone:
             break
-    if not any(family.alone(request) for family in FAMILIES):
+    if not alone:
         least = min((p.predicted for p in found), default=0.0)
         found += phased(request, least, candidates)
     if not found and not reasons:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.depthwise.config import RECIPROCAL, Stage
 from winolab.gpu.families.depthwise.tiling import Tiling
 from winolab.gpu.families.epilogue import finished
-from winolab.gpu.params import VECTOR, Kernels, Params, TensorMap, View
+from winolab.gpu.params import VECTOR, Kernels, Params, TensorMap, View, in_order
 from winolab.gpu.planner.request import ITEMSIZE
 
 PARAMS = layout("DepthwiseParams", "depthwise/arrays")
@@ -109,9 +107,5 @@ def plain_params(call: Tiling, x: View, w: View, y: View) -> Params:
 
 def dense(call: Tiling, w: View) -> bool:
     """Whether filters and their taps lie next to each other, and begin where vectors are read."""
-    steps = [math.prod(call.shape.filter[i:]) for i in range(4)]
     aligned = call.gradient or w.address % VECTOR == 0
-    return aligned and all(
-        n == 1 or have == step
-        for n, have, step in zip((2, *call.shape.filter), w.strides, steps, strict=False)
-    )
+    return aligned and in_order((2, *call.shape.filter), w.strides[:4], 1)

@@ -10,7 +10,7 @@ from winolab.gpu.families import correlation_params, wgrad
 from winolab.gpu.families.epilogue import finished
 from winolab.gpu.families.implicit_gemm.config import FILLED
 from winolab.gpu.families.implicit_gemm.tiling import Tiling
-from winolab.gpu.params import Kernels, Params, View
+from winolab.gpu.params import Kernels, Params, View, in_order
 from winolab.gpu.planner.request import ITEMSIZE
 
 PARAMS, LAST = layouts("ImplicitParams", "implicit_gemm/operands")  # the axes lie between
@@ -139,10 +139,9 @@ def _stored_gradient(call: Tiling, dw: View) -> int:
     if call.patch_channels > c.channels:
         return 1
     sizes = (*c.filter, c.channels)
-    each = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
     row, *steps = dw.strides
-    row = row if c.groups * c.out_channels > 1 else each[0] * sizes[0]
-    dense = all(n == 1 or s == e for n, s, e in zip(sizes, steps, each, strict=True))
+    row = row if c.groups * c.out_channels > 1 else math.prod(sizes)
+    dense = in_order(sizes, steps, 1)
     for count in (8, 2) if size == 2 and call.segments == 1 else (2,):
         whole = math.prod(sizes) % count == 0
         aligned = dense and dw.in_vectors(count * size, [row], size)
