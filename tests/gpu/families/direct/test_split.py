@@ -80,6 +80,59 @@ def test_split_results_are_those_of_fp64(name: str, direction: str) -> None:
     assert not confirmed
 
 
+# Blocks of three and of four warpgroups.
+TALL = (
+    Config(192, 128, 2, 2),
+    Config(192, 32, 2, 3),
+    Config(256, 96, 2, 2),
+    Config(256, 64, 2, 2),
+    Config(256, 64, 2, 4, 1),
+)
+MORE = [(name, direction) for name, direction in CASES if name in ("3x3", "1x1", "cut", "groups")]
+
+
+@pytest.mark.parametrize("shape", TALL, ids=str)
+@pytest.mark.parametrize(("name", "direction"), MORE)
+def test_blocks_of_more_positions_have_more_warpgroups(
+    name: str, direction: str, shape: Config
+) -> None:
+    if not fits(shape, Correlation.of(ALL[name], direction, unit=False)):
+        shape = replace(shape, along=0)
+    asked = Request(ALL[name], direction, H100, None, "fp32_split", config=shape)
+    (p,) = split_plans(asked)
+    assert p.threads == 2 * shape.bn + 128
+    a, b = operands(p.problem, direction, "fp32")
+    y, found = flags(p, a, b)
+    assert too_far(p, a, b, y) == 0, p
+    assert not any(found[i] for i in (0, 2, 3))
+
+
+@pytest.mark.parametrize("multiprocessors", [2, 3])  # 3: blocks meet other output channels
+@pytest.mark.parametrize("w_stages", [1, 2, 3])  # 1: no room for a filter of two steps
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_filters_that_fit_in_a_block_are_copied_once(
+    direction: str, w_stages: int, multiprocessors: int
+) -> None:
+    device = replace(H100, multiprocessors=multiprocessors)
+    problem = layer((7, 11, 13, 64), 64, (1, 1))
+    asked = Request(
+        problem, direction, device, None, "fp32_split", config=Config(128, 32, 2, w_stages)
+    )
+    (p,) = split_plans(asked)
+    assert p.steps == 2
+    assert p.work_tiles > 4 * p.grid
+    a, b = operands(problem, direction, "fp32")
+    y, found = flags(p, a, b)
+    assert too_far(p, a, b, y) == 0, p
+    assert not any(found[i] for i in (0, 2, 3))
+
+
+def test_registers_bound_the_channels_of_tall_blocks() -> None:
+    with pytest.raises(ValueError, match="no blocks 256x128x64"):
+        list(split_plans(Request(ALL["1x1"], "forward", H100, None, "fp32_split",
+                                 config=Config(256, 128, 2, 2))))  # fmt: skip
+
+
 # Blocks of a cluster: a copy of x for a filter row, and for a tap.
 CLUSTERS = (
     Config(128, 64, 2, 4, 1, 2),
@@ -207,7 +260,9 @@ def test_strided_layers_in_fp32_are_served_everywhere() -> None:
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("shape", [SPLIT_BLOCKS[0], SPLIT_BLOCKS[5], CLUSTERS[0], WIDEST], ids=str)
+@pytest.mark.parametrize(
+    "shape", [SPLIT_BLOCKS[0], SPLIT_BLOCKS[5], *SPLIT_BLOCKS[6:8], CLUSTERS[0], WIDEST], ids=str
+)
 def test_kernels_spill_nothing(direction: str, shape: Config, compiled) -> None:
     p = planned("3x3 stride 2", direction, shape)
     (other,) = ffma_plans(Request(p.problem, direction, H100))

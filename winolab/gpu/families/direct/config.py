@@ -19,6 +19,8 @@ SPLITS = (2, 4, 8)
 
 
 SPLIT_CHANNELS, PAIR = 32, 2  # of a step of split products; parts of a number
+ROWS = 16  # output channels whose rows of parts are exchanged
+FACTORS = 8  # bytes of what results in an output channel are scaled back by
 # The block of ffma.cuh: threads, positions, output channels, and channels of a step.
 FFMA_THREADS, FFMA_POSITIONS, FFMA_CHANNELS, FFMA_DEPTH = 256, 64, 64, 16
 
@@ -40,6 +42,11 @@ class Config(KernelConfig):
         pixels = self.bn + MOST_MORE if self.along else self.bn
         size = ROW_BYTES * (self.x_stages * pixels + self.w_stages * self.bm)
         return size + (self.x_stages + self.w_stages) * BARRIERS
+
+    @property
+    def split_shared_memory(self) -> int:
+        """The same of split data: with the factors of its output channels."""
+        return self.shared_memory + FACTORS * self.bm
 
     @property
     def splits(self) -> tuple[int, ...]:
@@ -72,7 +79,9 @@ BLOCKS = tuple(
     }.items()
     for along, stages in enumerate(pairs)
 )
-# The same of split products.
+# The same of split products, and by a block's positions the most channels that registers hold.
+WIDEST = {128: 256, 192: 128, 256: 96}
+FEWEST = min(WIDEST)
 SPLIT_BLOCKS = (
     Config(128, 256, 4, 4),
     Config(128, 192, 5, 5),
@@ -80,6 +89,10 @@ SPLIT_BLOCKS = (
     Config(128, 96, 7, 7),
     Config(128, 64, 8, 8),
     Config(128, 32, 9, 9),
+    Config(192, 128, 5, 5),
+    Config(256, 96, 5, 5),
+    Config(256, 64, 5, 5),
+    Config(256, 32, 6, 6),
     Config(128, 256, 2, 5, 1),
     Config(128, 192, 3, 6, 1),
     Config(128, 128, 4, 8, 1),
@@ -153,7 +166,7 @@ def tiles_of(c: Correlation, config: Config) -> int:
 
 def fits(v: Config, c: Correlation) -> bool:
     """Whether the kernel has such blocks, and a copy so many taps."""
-    has = v.bn == 128 and v.bm <= 256 and v.bm % 32 == 0
+    has = v.bm % 32 == 0 and v.bm <= WIDEST.get(v.bn, 0)
     return (
         has
         and serves(v, replace(c, rotated=c.rotated and v.bm % 64 == 0))

@@ -100,7 +100,7 @@ def split_seconds(plan: SplitTiling, model: DeviceModel = MODEL) -> float:
     copied = blocks * 4 * SPLIT_CHANNELS * (pixels + v.bm) / model.device.l2
     step = overlapped(model.overlap.stage, m.step + multiplied, copied) / cycles
     # Blocks of a cluster add up as those of 16 bits do: sums are in FP32 there, too.
-    work_tile = m.work_tile * v.bm / 256 + model.direct.cluster * (v.split_k > 1)
+    work_tile = m.work_tile * v.bn * v.bm / SUMS + model.direct.cluster * (v.split_k > 1)
     summed = sum(
         n * (-(-taps * plan.chunks // v.split_k) * step + work_tile)
         for taps, n in rounds(plan, slots)

@@ -17,7 +17,6 @@ from winolab.gpu.planner.request import (
     ITEMSIZE,
 )
 
-THREADS = 384  # of a block
 FILTER_THREADS = 128  # of a block that splits a filter
 PARAMS = layout("DirectParams", "direct/walk")
 SPLIT_PARAMS = layout("DirectSplitParams", "direct/split")  # before walk.cuh's
@@ -33,7 +32,7 @@ def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View) -> None:
     for group in range(call.correlation.groups):
         params = main_params(call, group, a, filter_map(call, group, b), out)
         params = finished(params, out, group * call.correlation.out_channels, call.out_dtype)
-        kernels["winolab_direct"]((call.grid, 1, 1), THREADS, params)
+        kernels["winolab_direct"]((call.grid, 1, 1), call.threads, params)
 
 
 def fitting(call: C, x: View, y: View) -> C:
@@ -141,7 +140,7 @@ def correlate_split(
         filters = _split_filter_map(call, _parts(call, prepared, group))
         both = Params.of(own, main_params(plan, group, x, filters, y))
         first = early and group == 0
-        kernels["winolab_direct_split"]((plan.grid, 1, 1), THREADS, both, first)
+        kernels["winolab_direct_split"]((plan.grid, 1, 1), plan.threads, both, first)
     scale.scan(kernels, call.device, params)
 
 
@@ -189,7 +188,7 @@ def _split_filter_map(call: SplitTiling, address: int) -> TensorMap:
     c = call.correlation
     row = PAIR * SPLIT_CHANNELS * call.chunks
     steps = [row * math.prod(c.filter[i:]) for i in (3, 2, 1, 0)]
-    sizes = (row, *c.filter[::-1], c.out_channels)
+    sizes = (row, *c.filter[::-1], call.part_rows)
     shape = (PAIR * SPLIT_CHANNELS, 1, 1, 1, call.config.bm)
     return TensorMap.of(address, 2, sizes, tuple(steps), shape)
 

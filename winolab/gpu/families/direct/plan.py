@@ -18,6 +18,7 @@ from winolab.arguments.words import plural
 from winolab.gpu.families.axes import counted, row
 from winolab.gpu.families.direct import launch
 from winolab.gpu.families.direct.config import (
+    FEWEST,
     FFMA_POSITIONS,
     FFMA_THREADS,
     PAIR,
@@ -31,7 +32,6 @@ from winolab.gpu.families.direct.config import (
     split_configs,
 )
 from winolab.gpu.families.direct.cost import ffma_seconds, seconds, split_seconds
-from winolab.gpu.families.direct.launch import THREADS
 from winolab.gpu.families.direct.source import ffma_source, source, split_source
 from winolab.gpu.families.direct.tiling import TILES, FfmaTiling, SplitTiling, Tiling
 from winolab.gpu.params import MOST, Kernels, Params, View, uncounted
@@ -94,9 +94,9 @@ class DirectPlan(Tiling, BasePlan):
                 f"block      {v.bm} channels × {plural(b.images, 'image')} × {b.height} × "
                 f"{b.width} outputs, {plural(self.step_channels, 'channel')} a step{row}",
                 f"policies   {v}",
-                f"grid       {plural(self.grid, 'block')} of {THREADS} threads, "
+                f"grid       {plural(self.grid, 'block')} of {self.threads} threads, "
                 f"{plural(self.work_tiles, 'work tile')} of {plural(self.steps, 'step')}",
-                f"memory     {v.shared_memory} B shared, {workspace} workspace",
+                f"memory     {max(self.shared().values())} B shared, {workspace} workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
         )
@@ -167,7 +167,7 @@ class DirectSplitPlan(SplitTiling, DirectPlan):
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
         others = ("scale", "scan", "direct_filter")
-        return {"winolab_direct_split": self.config.shared_memory} | {
+        return {"winolab_direct_split": self.config.split_shared_memory} | {
             f"winolab_{name}": 0 for name in others
         }
 
@@ -307,7 +307,8 @@ def split_plans(request: Request) -> Iterator[DirectSplitPlan]:
     alone = [_split_plan(request, c, shape, flat) for shape in split_configs(c)]
     yield from alone
     least = min((p.predicted for p in alone), default=0.0)
-    for p in () if flat else alone:  # single taps are left to cuBLASLt
+    # Single taps are left to cuBLASLt, and blocks of more positions would be fewer still.
+    for p in () if flat else [p for p in alone if p.config.bn == FEWEST]:
         for shape in clusters_of(p.config, c, device, SPLIT_CHANNELS):
             shared = _split_plan(request, c, shape, flat)
             if shared.predicted <= WORTH * least:

@@ -35,7 +35,7 @@ def split_source(config: Config, rotated: bool, strided: bool) -> str:
     """The translation unit of one config."""
     constants = {"ROTATED": int(rotated), "STRIDED": int(strided), "SPLIT": 1}
     constants |= {"WIDE_OUT": 1, "BF16": 0, "N": 1}
-    constants |= scale.constants() | scale.BLOCKS
+    constants |= scale.constants() | scale.BLOCKS | {"SHARED": config.split_shared_memory}
     return made("Γ1(1,1) fp32_split", config, constants, "direct/split")
 
 

@@ -2,7 +2,9 @@
 // and 32 low ones in FP16, and the scales and thresholds of output channels (scale.cuh).
 //
 // The fours of 32 channels are exchanged so that a lane of the products finds its channels of x in
-// 16 bytes: wgmma's k = 16 h + 2 q + {0, 1, 8, 9} is channel 4 (2 q + h) + {0, 1, 2, 3}.
+// 16 bytes: wgmma's k = 16 h + 2 q + {0, 1, 8, 9} is channel 4 (2 q + h) + {0, 1, 2, 3}. Rows are in
+// such an order that it stores 16 bytes: the columns 2 q + {0, 1, 8, 9} of 16 are the output channels
+// 4 q + {0, 1, 2, 3}; rows of no output channel are zeros.
 // Roles: a block looks for an output channel's largest element, then splits it. The operand map is in
 // the strides: backward data swaps m and c and walks the taps backwards. Blocks behind the last
 // output channel write that it loses nothing.
@@ -91,13 +93,14 @@ extern "C" __global__ void __launch_bounds__(FILTER_THREADS)
 #pragma unroll
   for (int i = 0; i < FILTER_WARPS; ++i) most = max(most, largest[i]);
   const float scale = p.known != 0.0f ? p.known : scale_of(most, SCALE_FILTER);
-  unsigned short* parts = p.parts + (long long)(there ? m : 0) * p.taps * p.chunks * 64;
+  const int row = m / 16 * 16 + m % 4 / 2 * 8 + m % 16 / 4 * 2 + m % 2;
+  unsigned short* parts = p.parts + (long long)row * p.taps * p.chunks * 64;
   const int four = lane / 4, in_four = lane % 4;
   const int place = four % 2 * 16 + four / 2 * 2 + in_four % 2 + in_four / 2 * 8;
   Loss loss = {};
-  if (there)
-    over_row(p, w, first, [&](float v, int unit) {
-      const float number = __fmul_rn(v, scale);
+  if (m < (p.out_channels + 15) / 16 * 16)
+    over_row(p, w, first, [&](float read, int unit) {
+      const float v = there ? read : 0.0f, number = __fmul_rn(v, scale);
       loss.add(v, number);
       const unsigned high = pack(number, 0.0f);
       float rounded, zero;

@@ -16,6 +16,7 @@ from winolab.gpu.families.direct.config import (
     FFMA_POSITIONS,
     KC,
     PAIR,
+    ROWS,
     SPLIT_CHANNELS,
     Config,
     box_of,
@@ -26,6 +27,7 @@ from winolab.gpu.planner.correlation import Correlation
 from winolab.ref.arithmetic.split import Scale
 
 SIZE = 2  # bytes of an element of 16 bits
+THREADS = 384  # of a block
 DEPTH = 16  # channels of a product
 TILES = (Tile(1, 1),)  # of split products
 
@@ -45,6 +47,11 @@ class Tiling:
 
     step_channels: ClassVar[int] = KC
     itemsize: ClassVar[int] = SIZE  # bytes of an element of x
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return THREADS
 
     @property
     def rest(self) -> int:
@@ -113,6 +120,11 @@ class SplitTiling(Tiling):
     itemsize: ClassVar[int] = 4
 
     @property
+    def threads(self) -> int:
+        """Threads of a block: a consumer warpgroup for 64 positions, and a producer's."""
+        return 2 * self.config.bn + 128
+
+    @property
     def header(self) -> int:
         """Bytes that the workspace begins with."""
         return scale.header_size(self.correlation, TILES)
@@ -123,10 +135,15 @@ class SplitTiling(Tiling):
         return scale.size(self.correlation)
 
     @property
+    def part_rows(self) -> int:
+        """Rows of a group's parts: of output channels, and those that they are exchanged with."""
+        return -(-self.correlation.out_channels // ROWS) * ROWS
+
+    @property
     def filter_size(self) -> int:
         """Bytes of a group's parts."""
         c = self.correlation
-        return c.out_channels * math.prod(c.filter) * self.chunks * 2 * PAIR * SPLIT_CHANNELS
+        return self.part_rows * math.prod(c.filter) * self.chunks * 2 * PAIR * SPLIT_CHANNELS
 
     @property
     def prepared_size(self) -> int:

@@ -46,15 +46,16 @@ struct DirectParams {
 #endif
 };
 
-constexpr int CONSUMERS = 256, THREADS = CONSUMERS + 128;
+constexpr int CONSUMERS = SPLIT ? 2 * BN : 256, THREADS = CONSUMERS + 128;
 constexpr int ROW_BYTES = 128, KC = 64;   // of 64 channels, or of two parts of 32
 constexpr int X_CHANNELS = SPLIT ? 32 : 64;  // of a step
 constexpr int PLANE = KC * ROW_BYTES;     // of 64 output channels of w, BY_CHANNELS
 constexpr bool BY_CHANNELS = ROTATED && !SPLIT;  // output channels are neighbours in w
 constexpr int HELD = BN / 128;            // of a warpgroup's 64 positions
 constexpr int PIXELS = ALONG ? BN + 8 : BN;  // of a stage, for up to nine taps
-constexpr int PRODUCER_REGISTERS = BY_CHANNELS && STRIDED ? 72 : 40;
-constexpr int CONSUMER_REGISTERS = BY_CHANNELS && STRIDED ? 216 : 232;
+constexpr int PRODUCER_REGISTERS = BY_CHANNELS && STRIDED ? 72 : CONSUMERS > 256 ? 32 : 40;
+constexpr int CONSUMER_REGISTERS =
+    BY_CHANNELS && STRIDED ? 216 : CONSUMERS == 512 ? 112 : CONSUMERS == 384 ? 160 : 232;
 static_assert(BM % (BY_CHANNELS ? 64 : 32) == 0 && BM / 8 % SPLIT_K == 0, "output channels of a block");
 
 struct DirectShared {
@@ -107,9 +108,18 @@ __device__ __forceinline__ void bring(const DirectParams& p, unsigned char* filt
   }
 }
 
+// Whether a block's stages hold all of its filter, which is copied once then: its work tiles have the
+// same output channels.
+__device__ __forceinline__ bool filter_stays(const DirectParams& p) {
+  if constexpr (!SPLIT || SPLIT_K > 1 || (STRIDED && ROTATED)) return false;
+  return p.taps_depth * p.taps_height * p.taps_width * p.chunks <= W_STAGES &&
+         gridDim.x % p.blocks_m == 0;
+}
+
 __device__ __forceinline__ void produce(const DirectParams& p, DirectShared& shared) {
   Pipe<X_STAGES> x_pipe;
   Pipe<W_STAGES> w_pipe;
+  const bool stays = filter_stays(p);
   const int of_copy = ALONG ? p.taps_width : 1;  // taps that one of x serves
 #pragma unroll 1
   for (int index = blockIdx.x / SPLIT_K; index < p.work_tiles; index += gridDim.x / SPLIT_K) {
@@ -118,6 +128,7 @@ __device__ __forceinline__ void produce(const DirectParams& p, DirectShared& sha
     const auto along = [&] { return STRIDED ? work.taps_width.count : p.taps_width; };
     const auto rows = [&] { return STRIDED ? work.taps_height.count : p.taps_height; };
     const auto taps = [&] { return STRIDED && ALONG ? work.taps_width.count : of_copy; };
+    const auto brought = [&] { return stays && index != (int)blockIdx.x ? 0 : taps(); };
     int chunk = work.begin % p.chunks, tap = work.begin / p.chunks * taps();
     int w = tap % along(), h = tap / along() % rows(), d = tap / along() / rows();
 #pragma unroll 1
@@ -135,7 +146,7 @@ __device__ __forceinline__ void produce(const DirectParams& p, DirectShared& sha
                  work.height + h - p.pad_height, work.depth + d - p.pad_depth, work.image, x_full);
       x_pipe.advance();
 #pragma unroll 1
-      for (int t = 0; t < taps(); ++t) {
+      for (int t = 0; t < brought(); ++t) {
         unsigned long long* w_full = &shared.w_full[w_pipe.stage];
         barrier_wait(&shared.w_empty[w_pipe.stage], w_pipe.phase ^ 1);
         barrier_arrive_expect(w_full, BM * ROW_BYTES);
