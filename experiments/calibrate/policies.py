@@ -57,7 +57,7 @@ POLICIES: dict[str, dict[str, tuple[str, ...]]] = {
         "padded": ("run", "images", "packed", *WAITING),
     },
     "direct": {"along": RINGS, "split_k": RINGS, "bm": BLOCKS},
-    "direct_split": {"along": RINGS, "bm": BLOCKS},
+    "direct_split": {"bm": BLOCKS},
     "implicit_gemm": {"fill": (), "producers": BLOCKS},
     "implicit_gemm_wgmma": {"fill": ()},
     "wgrad_ffma": {"wrap": ()},

@@ -44,6 +44,9 @@ GATHERED = "2026-11-29T05:55"
 # the call, and the implicit GEMM multiplies instead of dividing and copies by half the
 # instructions (docs/notes/096, 097).
 AT_ONCE = "2026-11-29T06:19"
+# Since when split products without transforms add up in slices and share factors, up to a third of
+# the call (docs/notes/101).
+SLICED = "2026-11-29T09:22"
 SQUARE = re.compile(
     r"(\d+)x(\d+)x(\d+)x(\d+):(?:(\d+)x)?(\d+)x\d+(?:/(\d+))?"
     r"(?: dilation (\d+))?(?: padding (\d+))?(?: groups (\d+))?"
@@ -179,7 +182,8 @@ def _gone(row: dict) -> bool:
     run, kernel = row.get("run", ""), row.get("kernel")
     one = kernel == "depthwise" and str(row.get("layer")).startswith("1x")
     old = (shared and run < GATHERED) or ((one or kernel == "implicit GEMM") and run < AT_ONCE)
-    return bool(old) or _crowded(row)
+    split = kernel == "Γ1(1,1)" and row.get("products") == "fp32_split" and run < SLICED
+    return bool(old) or split or _crowded(row)
 
 
 def _crowded(row: dict) -> bool:

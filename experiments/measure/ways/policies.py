@@ -101,21 +101,10 @@ WRAP = (
     ("32x7x7x512>512x3x3p1", "omega:8:3:6"),
     ("32x14x14x512>512x3x3p1", "omega:8:3:6"),
 )
-ALONG: tuple[tuple[str, Direction], ...] = (
-    ("1x130x130x128>128x3x3s2p1", DATA),
-    ("1x15999x512>512x3s2", DATA),
-    ("1x65x65x512>512x3x3p2d2", FORWARD),
-    ("1x65x65x512>512x3x3p4d4", DATA),
-    ("32x14x14x256>512x3x3s2p1", DATA),
-    ("32x17x17x192>320x3x3s2", DATA),
-    ("32x14x14x256>256x3x3p1", FORWARD),
-    ("1x28x28x512>512x3x3p1", FORWARD),
-)
 _BY_POLICY = (
     [Case("gamma_wgmma.exchanges", *how, SPLIT) for how in EXCHANGES],
     [Case("wgrad_ffma.wrap", layer, FILTER, how, FFMA) for layer, how in WRAP],
     [Case("wgrad_mma.wrap", layer, FILTER, FUSED, "fp16") for layer, how in WRAP if "3:6" in how],
-    [Case("direct_split.along", *how, "direct", SPLIT) for how in ALONG],
 )
 # In turn, so that every policy has rows whenever time is over.
 CASES: tuple[Case, ...] = tuple(case for case in chain(*zip_longest(*_BY_POLICY)) if case)

@@ -33,10 +33,10 @@ NINE = "0,3/4,-3/4,4/3,-4/3,inf,x^2+1"
 MAP = (IMAGES, 7, 9)
 
 
-def direct_split(direction: str, taps: int, stride: int, along: int) -> Plan:
+def direct_split(direction: str, taps: int, stride: int) -> Plan:
     """Boxes of several images; for one tap of unit stride, all positions in a row."""
     problem = Problem.of((*MAP, 24), (40, taps, taps, 24), stride=stride, padding=taps // 2)
-    config = Config(128, 64, 3, 4, along)
+    config = Config(128, 64, 3, 4)
     asked = Request(problem, direction, H100, None, "fp32_split", config=config)
     return next(iter(direct_plan.split_plans(asked)))
 
@@ -60,10 +60,10 @@ def nested_of(direction: str, tile: str) -> Plan:
 
 
 CASES = {
-    "direct, stride 2": lambda: direct_split("forward", 3, 2, 0),
-    "direct, back from stride 2": lambda: direct_split("backward_data", 3, 2, 0),
-    "direct, a copy for a row": lambda: direct_split("backward_data", 3, 1, 1),
-    "direct, one row": lambda: direct_split("forward", 1, 1, 0),
+    "direct, stride 2": lambda: direct_split("forward", 3, 2),
+    "direct, back from stride 2": lambda: direct_split("backward_data", 3, 2),
+    "direct, back": lambda: direct_split("backward_data", 3, 1),
+    "direct, one row": lambda: direct_split("forward", 1, 1),
     "Γ, tiles as rows": lambda: gamma(
         "backward_data", "gamma:6:4:3", 24, share=3, rows=8, packed=0
     ),

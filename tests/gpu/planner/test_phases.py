@@ -164,7 +164,7 @@ def test_the_planner_takes_them_where_transforms_pay(direction, device) -> None:
     assert isinstance(found, PhasedPlan)
     assert "in 4 phases" in found.kernel
     assert "in 4 phases without" in str(found)
-    assert found.predicted < 0.6 * plan(replace(request, in_phases=False)).predicted
+    assert found.predicted < 0.7 * plan(replace(request, in_phases=False)).predicted
     assert found.workspace < request.data_size
     assert kept._unpacked(kept.packed(found)) == found
     raising = ConvOptions(on_range="raise")

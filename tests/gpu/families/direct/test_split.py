@@ -15,15 +15,14 @@ from tests.gpu.families.depthwise.cases import on_gpu, operands, too_far
 from tests.gpu.families.direct.cases import DIRECTIONS, PROBLEMS, layer
 from winolab.device import H100, datasheet
 from winolab.gpu.families.direct import launch
-from winolab.gpu.families.direct.config import SPLIT_BLOCKS, Config, fits
+from winolab.gpu.families.direct.config import SPLIT_BLOCKS, Config
 from winolab.gpu.families.direct.plan import DirectSplitPlan, ffma_plans, split_plans
 from winolab.gpu.params import View
-from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.fallback import StridedWithFallback
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import Request
 
-WIDE, ALONG = Config(128, 192, 2, 3), Config(128, 64, 2, 4, 1)
+WIDE = Config(128, 192, 2, 3)
 UNIT = {
     "3x3": layer((2, 9, 10, 72), 72, (3, 3), padding=1),
     "1x1": layer((3, 7, 9, 40), 200, (1, 1)),
@@ -36,10 +35,8 @@ SERVED = [name for name in ALL if name != "small map"]
 
 
 def planned(name: str, direction: str, shape: Config) -> DirectSplitPlan:
-    problem = ALL[name]
-    found = list(split_plans(Request(problem, direction, H100, None, "fp32_split")))
-    own = [p for p in found if p.config.along == shape.along] or found
-    return replace(own[0], config=shape if own[0].config.along == shape.along else WIDE)
+    found = split_plans(Request(ALL[name], direction, H100, None, "fp32_split"))
+    return replace(next(iter(found)), config=shape)
 
 
 def flags(p: Any, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, list[int]]:
@@ -48,29 +45,12 @@ def flags(p: Any, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, list[int]]:
     return y, left.view("int32").tolist()
 
 
-def shape_of(name: str, direction: str) -> Config:
-    """Every other problem that may have a copy of x for a filter row has it, in the other direction
-    the others."""
-    turn = SERVED.index(name) + DIRECTIONS.index(direction)
-    c = Correlation.of(ALL[name], direction, unit=False)
-    return ALONG if turn % 2 and fits(ALONG, c) else WIDE
-
-
 CASES = [(name, direction) for name in SERVED for direction in DIRECTIONS]
-
-
-def test_copies_for_a_filter_row_have_their_turn() -> None:
-    met = [(name, d) for name, d in CASES if shape_of(name, d) == ALONG]
-    assert len(met) >= 9
-    assert {d for _, d in met} == set(DIRECTIONS)
-    assert any(name in PROBLEMS for name, _ in met)
 
 
 @pytest.mark.parametrize(("name", "direction"), CASES)
 def test_split_results_are_those_of_fp64(name: str, direction: str) -> None:
-    asked = Request(
-        ALL[name], direction, H100, None, "fp32_split", config=shape_of(name, direction)
-    )
+    asked = Request(ALL[name], direction, H100, None, "fp32_split", config=WIDE)
     (p,) = split_plans(asked)
     a, b = operands(p.problem, direction, "fp32")
     y, (lost, _, tiny, confirmed) = flags(p, a, b)
@@ -86,7 +66,6 @@ TALL = (
     Config(192, 32, 2, 3),
     Config(256, 96, 2, 2),
     Config(256, 64, 2, 2),
-    Config(256, 64, 2, 4, 1),
 )
 MORE = [(name, direction) for name, direction in CASES if name in ("3x3", "1x1", "cut", "groups")]
 
@@ -96,8 +75,6 @@ MORE = [(name, direction) for name, direction in CASES if name in ("3x3", "1x1",
 def test_blocks_of_more_positions_have_more_warpgroups(
     name: str, direction: str, shape: Config
 ) -> None:
-    if not fits(shape, Correlation.of(ALL[name], direction, unit=False)):
-        shape = replace(shape, along=0)
     asked = Request(ALL[name], direction, H100, None, "fp32_split", config=shape)
     (p,) = split_plans(asked)
     assert p.threads == 2 * shape.bn + 128
@@ -127,15 +104,16 @@ def test_filters_that_fit_in_a_block_are_copied_once(
     assert not any(found[i] for i in (0, 2, 3))
 
 
-def test_registers_bound_the_channels_of_tall_blocks() -> None:
-    with pytest.raises(ValueError, match="no blocks 256x128x64"):
-        list(split_plans(Request(ALL["1x1"], "forward", H100, None, "fp32_split",
-                                 config=Config(256, 128, 2, 2))))  # fmt: skip
+@pytest.mark.parametrize("shape", [Config(256, 128, 2, 2), Config(128, 160, 2, 2)], ids=str)
+def test_blocks_that_registers_or_wgmma_do_not_have_are_refused(shape: Config) -> None:
+    asked = Request(ALL["1x1"], "forward", H100, None, "fp32_split", config=shape)
+    with pytest.raises(ValueError, match=f"no blocks {shape.bn}x{shape.bm}x64"):
+        list(split_plans(asked))
 
 
-# Blocks of a cluster: a copy of x for a filter row, and for a tap.
+# Blocks of a cluster, which finish one to four eights of channels each.
 CLUSTERS = (
-    Config(128, 64, 2, 4, 1, 2),
+    Config(128, 96, 2, 4, 0, 4),
     Config(128, 64, 2, 3, 0, 8),
     Config(128, 32, 5, 6, 0, 2),
     Config(128, 128, 2, 4, 0, 4),
@@ -144,11 +122,9 @@ WIDEST = replace(SPLIT_BLOCKS[0], split_k=8)
 
 
 def cluster_of(name: str, direction: str) -> Config:
-    """A cluster that serves a problem, each in turn: of copies for a filter row, which fewer have,
-    every other time."""
+    """A cluster for a problem, each in turn."""
     turn = SERVED.index(name) + DIRECTIONS.index(direction)
-    along = fits(CLUSTERS[0], Correlation.of(ALL[name], direction, unit=False))
-    return CLUSTERS[0] if along and turn % 2 else CLUSTERS[1 + turn % 3]
+    return CLUSTERS[turn % len(CLUSTERS)]
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -171,7 +147,7 @@ def test_blocks_of_a_cluster_share_sums(name: str, direction: str) -> None:
 def test_every_cluster_has_its_turn() -> None:
     met = [(cluster_of(name, d), d, ALL[name].unit) for name, d in CASES]
     assert {(v, d) for v, d, _ in met} == {*product(CLUSTERS, DIRECTIONS)}
-    assert {(v.along, unit) for v, _, unit in met} == {*product((0, 1), (False, True))}
+    assert {unit for *_, unit in met} == {False, True}
 
 
 def test_clusters_are_offered_where_blocks_are_few() -> None:

@@ -79,7 +79,9 @@ BLOCKS = tuple(
     }.items()
     for along, stages in enumerate(pairs)
 )
-# The same of split products, and by a block's positions the most channels that registers hold.
+# The same of split products: channels whose slices wgmma has, and by a block's positions the most
+# that registers hold.
+SLICED = (32, 64, 96, 128, 192, 256)
 WIDEST = {128: 256, 192: 128, 256: 96}
 FEWEST = min(WIDEST)
 SPLIT_BLOCKS = (
@@ -93,10 +95,6 @@ SPLIT_BLOCKS = (
     Config(256, 96, 5, 5),
     Config(256, 64, 5, 5),
     Config(256, 32, 6, 6),
-    Config(128, 256, 2, 5, 1),
-    Config(128, 192, 3, 6, 1),
-    Config(128, 128, 4, 8, 1),
-    Config(128, 64, 4, 12, 1),
 )
 
 
@@ -165,10 +163,6 @@ def tiles_of(c: Correlation, config: Config) -> int:
 
 
 def fits(v: Config, c: Correlation) -> bool:
-    """Whether the kernel has such blocks, and a copy so many taps."""
-    has = v.bm % 32 == 0 and v.bm <= WIDEST.get(v.bn, 0)
-    return (
-        has
-        and serves(v, replace(c, rotated=c.rotated and v.bm % 64 == 0))
-        and (not v.along or more(c, v) > 0)
-    )
+    """Whether the kernel of split products has such blocks."""
+    has = v.bm in SLICED and v.bm <= WIDEST.get(v.bn, 0)
+    return has and not v.along and serves(v, replace(c, rotated=c.rotated and v.bm % 64 == 0))

@@ -94,10 +94,9 @@ def split_seconds(plan: SplitTiling, model: DeviceModel = MODEL) -> float:
     c, v, device, m = plan.correlation, plan.config, plan.device, model.direct_split
     cycles, slots = device.clock / H100.clock, clusters(device, v.split_k, model)
     blocks = v.split_k * min(plan.work_tiles, slots)
-    pixels = v.bn / (plan.axes[2].most if v.along else 1)
     work = products(PAIR) * v.bn * v.bm * SPLIT_CHANNELS
     multiplied = m.products * work / (H100.matrix * H100.clock)
-    copied = blocks * 4 * SPLIT_CHANNELS * (pixels + v.bm) / model.device.l2
+    copied = blocks * 4 * SPLIT_CHANNELS * (v.bn + v.bm) / model.device.l2
     step = overlapped(model.overlap.stage, m.step + multiplied, copied) / cycles
     # Blocks of a cluster add up as those of 16 bits do: sums are in FP32 there, too.
     work_tile = m.work_tile * v.bn * v.bm / SUMS + model.direct.cluster * (v.split_k > 1)

@@ -40,7 +40,7 @@ constexpr int SLICES = GROUPS == 4 ? (BM > 64 ? 2 : 1)
                                    : 1;
 constexpr int WIDTH = BM / SLICES, SUMS = GROUPS == 2 && SLICES > 1 ? 2 : 1;
 constexpr int SMALL = (BM + 127) / 128;  // words that have two bits of every eight of BM channels
-static_assert(BM % (8 * SLICES) == 0, "whole products");
+static_assert(!ALONG && BM % (8 * SLICES) == 0, "a copy for a tap, whole products");
 static_assert(BM <= CONSUMERS, "a thread reads a channel's factors");
 
 struct DirectSplitShared {
@@ -310,29 +310,19 @@ __device__ __forceinline__ void consume(const DirectSplitParams& params, DirectS
       for (int r = 0; r < 2; ++r)
         scale[r] = image_scale(params.header, of_x, image_of(params, work, first + r * 8 + lane / 4));
     }
-    const int taps = !ALONG ? 1 : STRIDED ? work.taps_width.count : p.taps_width;
-    const int next = STRIDED ? p.along_width.step : 1;  // tap's pixels
     float acc[BM / 2], sums[SUMS][WIDTH / 2];
 #pragma unroll
     for (int i = 0; i < BM / 2; ++i) acc[i] = 0.0f;
-    int tap = 0;  // of the copy of x
-    const auto read = [&](Fragments& x) {
-      if (tap == 0) barrier_wait(&stages.x_full[x_pipe.stage], x_pipe.phase);
-      x.read(stages.x[x_pipe.stage], first + tap * next, lane, scale);
-    };
-    // Products have begun: what they multiply has been read.
-    const auto release = [&] {
-      if (++tap < taps) return;
-      if (lane == 0) barrier_arrive(&stages.x_empty[x_pipe.stage]);
-      x_pipe.advance();
-      tap = 0;
-    };
     Fragments x;
 #pragma unroll 1
-    for (int left = (work.end - work.begin) * taps; left; --left) {
-      read(x);
+    for (int left = work.end - work.begin; left; --left) {
+      barrier_wait(&stages.x_full[x_pipe.stage], x_pipe.phase);
+      x.read(stages.x[x_pipe.stage], first, lane, scale);
       barrier_wait(&stages.w_full[w_pipe.stage], w_pipe.phase);
-      multiply(acc, sums, x, descriptor_offset(w, w_pipe.stage * BM * ROW_BYTES), release);
+      multiply(acc, sums, x, descriptor_offset(w, w_pipe.stage * BM * ROW_BYTES), [&] {
+        if (lane == 0) barrier_arrive(&stages.x_empty[x_pipe.stage]);  // x has been read
+        x_pipe.advance();
+      });
       if (!stays && lane == 0) barrier_arrive(&stages.w_empty[w_pipe.stage]);
       w_pipe.advance();
     }
