@@ -273,7 +273,7 @@ def configs(tile: Tile, correlation: Correlation, request: Request) -> Iterator[
                     continue
                 if not fold:
                     s = summed(s, tile, correlation)
-                offered = (replace(s, split_k=n) for n in splits)
+                offered = (s if n == s.split_k else replace(s, split_k=n) for n in splits)
                 for v in (v for v in offered if v.served(tile.alpha)):
                     yield v
                     if not fold and v.load_warps(tile.alpha):

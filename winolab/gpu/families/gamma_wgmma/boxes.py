@@ -107,18 +107,7 @@ class Boxes:
         return [pixel % RESIDUES for pixel in self.pixel]
 
     def _units(self, tiles: range) -> Iterator[tuple[int, ...]]:
-        left, residues = set(tiles), self._residues
-        for count in range(len(tiles) // UNIT, 0, -1):
-            shares = Counter([residues[at] for at in left])
-            places = [r for r, share in sorted(shares.items()) for _ in range(-(-share // count))]
-            found = {(at % UNIT, residues[at]): at for at in sorted(left, reverse=True)}
-            edges = [[(column, r) in found for r in places] for column in range(UNIT)]
-            matched = matching(edges)
-            if all(edge[i] for edge, i in zip(edges, matched, strict=True)):
-                unit = [found[column, places[i]] for column, i in enumerate(matched)]
-            else:  # uneven residues, of other rows than units can mix
-                unit = [next(at for at in sorted(left) if at % UNIT == c) for c in range(UNIT)]
-            left -= set(unit)
+        for unit in mixed(tuple(self._residues), tiles):
             yield tuple(sorted(unit, key=lambda at: self.pixel[at] & 2))
 
     @cached_property
@@ -133,6 +122,25 @@ class Boxes:
         slot = {"SLOT_COLUMNS": self.columns, "SLOT_SIZE": self.slot, "BOX_ROWS": self.box_rows}
         box = {"BOX_TILES": self.tiles, "BOX_PIXELS": self.pixels, "BOX_PITCH": self.pitch}
         return slot | box | {"BOXES": self.count} | units
+
+
+@lru_cache(maxsize=4096)  # boxes of other sizes have the same residues: half of all calls
+def mixed(residues: tuple[int, ...], tiles: range) -> tuple[list[int], ...]:
+    """These tiles in units whose places differ and, where it can be, their residues."""
+    left, units = set(tiles), []
+    for count in range(len(tiles) // UNIT, 0, -1):
+        shares = Counter([residues[at] for at in left])
+        places = [r for r, share in sorted(shares.items()) for _ in range(-(-share // count))]
+        found = {(at % UNIT, residues[at]): at for at in sorted(left, reverse=True)}
+        edges = [[(column, r) in found for r in places] for column in range(UNIT)]
+        matched = matching(edges)
+        if all(edge[i] for edge, i in zip(edges, matched, strict=True)):
+            unit = [found[column, places[i]] for column, i in enumerate(matched)]
+        else:  # uneven residues, of other rows than units can mix
+            unit = [next(at for at in sorted(left) if at % UNIT == c) for c in range(UNIT)]
+        left -= set(unit)
+        units.append(unit)
+    return tuple(units)
 
 
 @lru_cache(maxsize=1024)
