@@ -62,11 +62,13 @@ def speeds(rows: Iterable[Row]) -> list[Speeds]:
         if row["method"] == "tf32":
             case = layer_rows.key(row)
             tf32[case] = min(row["us"], tf32.get(case, math.inf))
+    devices: dict[tuple[str, str], set[str]] = {}
+    for row in rows:
+        devices.setdefault((row["direction"], row["precision"]), set()).add(row["device"])
     found: dict[tuple[str, str], Speeds] = {}
     for own, torch, _ in layer_rows.ratios(rows):
         way = own["direction"], own["precision"]
-        devices = frozenset(r["device"] for r in rows if (r["direction"], r["precision"]) == way)
-        mine = found.setdefault(way, Speeds(*way, devices, {}, []))
+        mine = found.setdefault(way, Speeds(*way, frozenset(devices[way]), {}, []))
         mine.torch.setdefault(own["group"], []).append(torch)
         if layer_rows.key(own) in tf32:
             mine.tf32.append(tf32[layer_rows.key(own)] / own["us"])

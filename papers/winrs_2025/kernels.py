@@ -48,14 +48,15 @@ def omega(c: Measured) -> Row | None:
 
 
 OMEGA, PICKED = "Ω", "picked"
+GROUPS = ("fp32", "fp16", "bf16")
 
 
 def cells_table2(rows: Sequence[Row]) -> list[Cell]:
     """Workspace in MiB and as a multiple of the data, over the sample; the paper's are FP32's."""
-    found = []
+    found, samples = [], {group: gradients(rows, group) for group in GROUPS}
     for printed in table(PAPER, 2)["rows"]:
         for name, (of, group) in WORKSPACES[printed["algorithm"]].items():
-            mine = [(c, row) for c in gradients(rows, group) if (row := of(c))]
+            mine = [(c, row) for c in samples[group] if (row := of(c))]
             for unit, values, paper in (
                 ("MB", [row["workspace"] / MIB for _, row in mine], printed["mb"]),
                 (
@@ -116,7 +117,7 @@ WORKSPACES: dict[str, dict[str, tuple[Pick, str]]] = {
 def cells_table3(rows: Sequence[Row]) -> list[Cell]:
     """Speedups over cuDNN's kinds of algorithms by filter size; published: RTX 4090."""
     found = []
-    for group in ("fp32", "fp16", "bf16"):
+    for group in GROUPS:
         sample = gradients(rows, group)
         for taps in range(2, 10):
             mine = [c for c in sample if c.layer.taps == taps]
@@ -168,12 +169,12 @@ def _speedups(where: str, kind: str, ratios: list[float], paper) -> Iterator[Cel
 
 def cells_table4(rows: Sequence[Row]) -> list[Cell]:
     """MARE on U[0,1], minimum and maximum over the sample."""
-    found = []
+    found, samples = [], {group: gradients(rows, group) for group in GROUPS}
     for printed in table(PAPER, 4)["rows"]:
         name = printed["algorithm"]
-        for group in ("fp32", "fp16", "bf16"):
+        for group in GROUPS:
             values: dict[str, list[float]] = {}
-            for case in gradients(rows, group):
+            for case in samples[group]:
                 for row in case.rows:
                     if isinstance(row.get("mare_u01"), float) and _is(row, name, group):
                         values.setdefault(row["products"], []).append(row["mare_u01"])
@@ -221,7 +222,8 @@ def cells_ablations(rows: Sequence[Row]) -> list[Cell]:
     """Each policy of fused Ω, on over off, by kernel: geometric means over layers, of the
     GPU that was measured last."""
     found: list[Cell] = []
-    rows = [row for row in rows if row["device"] == devices(rows)[0]]
+    last = next(iter(devices(rows)), None)
+    rows = [row for row in rows if row["device"] == last]
     named: dict[str, list[Row]] = {}
     for r in rows:
         if r["kind"] in FUSED_KINDS:

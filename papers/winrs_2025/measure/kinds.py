@@ -18,7 +18,8 @@ OTHER = {"standing": Verdict.NOT_COMPARABLE}  # another device than the paper's
 
 def layers(rows: Sequence[Row]) -> Layers:
     """The rows of each layer and precision: its last run on the GPU that was measured last."""
-    rows = [row for row in rows if row["device"] == next(iter(devices(rows)))]
+    last = next(iter(devices(rows)), None)
+    rows = [row for row in rows if row["device"] == last]
     found: Layers = {}
     for row in sorted(rows, key=lambda row: row["run"]):
         mine = found.setdefault((row["input"], row["filter"], row["precision"]), [])

@@ -166,9 +166,8 @@ def speeds_picture(rows: Sequence[Row]) -> Figure:
 
 def measured(rows: Sequence[Row]) -> list[Row]:
     """Figure 12's rows that are finite: the last of each case."""
-    if not rows:
-        return []
-    kept = [row for row in rows if row["device"] == next(iter(devices(rows)))]
+    gpu = next(iter(devices(rows)), None)
+    kept = [row for row in rows if row["device"] == gpu]
     last = {(r["layer"], r["taps"], r["variant"]): r for r in sorted(kept, key=lambda r: r["run"])}
     return [row for row in last.values() if isinstance(row["mare"], float)]
 
