@@ -166,3 +166,17 @@ def test_a_folder_that_can_be_made_can_be_written_to(tmp_path, monkeypatch) -> N
     for name in ("/proc", "/proc/none"):
         monkeypatch.setenv("WINOLAB_CACHE", name)
         assert not cache.writable()
+
+
+def test_a_folder_that_another_thread_makes_meanwhile_is_used(tmp_path, monkeypatch) -> None:
+    """Else what is compiled first lies where nothing looks for it any more."""
+    folder, asked = tmp_path / "new", cache.own
+    monkeypatch.setenv("WINOLAB_CACHE", str(folder))
+
+    def own(path: cache.Path) -> bool:
+        found = asked(path)
+        folder.mkdir(exist_ok=True)
+        return found
+
+    monkeypatch.setattr(cache, "own", own)
+    assert cache.users_folder() == folder

@@ -106,7 +106,7 @@ def users_folder() -> Path:
     """Where this user's kernels are written: the cache's folder, or one in it where others can
     write. Raises MachineError where that is another user's."""
     folder = cache_folder()
-    if own(folder) or not folder.exists():
+    if not folder.exists() or own(folder):  # in this order: another thread may make it meanwhile
         return folder
     users = folder / f"user-{os.getuid()}"
     if users.exists() and not own(users):
