@@ -202,6 +202,12 @@ def devices(rows: Iterable[Row]) -> list[str]:
     return sorted(last, key=lambda name: last[name], reverse=True)
 
 
+def of_last(rows: Sequence[Row]) -> list[Row]:
+    """The rows of the GPU that was measured last; none of none."""
+    gpu = next(iter(devices(rows)), None)
+    return [row for row in rows if row["device"] == gpu]
+
+
 def cases(rows: Iterable[Row], device: str | None = None) -> list[Measured]:
     """The rows of ``device``, by default the one that was measured last, by case, in the order of
     experiments.measure.throughput; the last run of a case counts.
@@ -210,8 +216,7 @@ def cases(rows: Iterable[Row], device: str | None = None) -> list[Measured]:
     all.
     """
     measured = [row for row in rows if "tflops" in row]
-    device = device or next(iter(devices(measured)), None)
-    rows = [row for row in measured if row["device"] == device]
+    rows = [row for row in measured if row["device"] == device] if device else of_last(measured)
     sgemm = max((row["sgemm_tflops"] for row in rows if "sgemm_tflops" in row), default=math.nan)
     grouped: dict[tuple, list[Row]] = {}
     for row in sorted(rows, key=lambda row: row.get("run", "")):

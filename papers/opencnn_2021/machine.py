@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from experiments.gpu.rows import devices
+from experiments.gpu.rows import of_last
 from experiments.harness.facts import facts, table
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell, Table, none, one
@@ -39,11 +39,7 @@ def cells_table1(part: str, rows: Sequence[Row]) -> list[Cell]:
     found = []
     if not rows:
         return []
-    gpu = devices(rows)[0]
-    measured = {
-        (r["type"], r["width"], r["lanes"], r["warps"]): r[column]
-        for r in rows if r["device"] == gpu
-    }  # fmt: skip
+    measured = {(r["type"], r["width"], r["lanes"], r["warps"]): r[column] for r in of_last(rows)}
     for line in table(PAPER, f"1{part}")["rows"]:
         for key, width in WIDTHS.items():
             where = f"{line['type']}, {width} bits"
@@ -89,13 +85,11 @@ def counted(rows: Sequence[Row]) -> Iterator[tuple[str, Row, float]]:
     layer, and FLOP of products."""
     known: dict[int, str] = dict(zip((64, 128, 256, 512), LAYERS, strict=True))
     fused = [row for row in rows if row.get("launch") == "winolab_fused2d"]
-    last = devices(fused)[:1] if fused else []
-    for row in fused:
-        if row["device"] in last:
-            layer = parse_square(row["layer"])
-            bm, layout = row["plan"].split("x")[0], row["plan"].split()[1]
-            where = f"{known[layer.channels]}N{layer.batch}, {layout}, b_k = {bm}"
-            yield where, row, 2 * layer.problem.macs / SAVING
+    for row in of_last(fused):
+        layer = parse_square(row["layer"])
+        bm, layout = row["plan"].split("x")[0], row["plan"].split()[1]
+        where = f"{known[layer.channels]}N{layer.batch}, {layout}, b_k = {bm}"
+        yield where, row, 2 * layer.problem.macs / SAVING
 
 
 def _counted(rows: Sequence[Row]) -> Iterator[Cell]:

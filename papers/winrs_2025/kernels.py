@@ -16,15 +16,16 @@ from experiments.gpu.rows import (
     Measured,
     Row,
     data_bytes,
-    devices,
     gradients,
     kernel,
     known,
     mean,
+    of_last,
     paper_alpha,
     ratio,
     tiles,
 )
+from experiments.gpu.samples import PRECISIONS
 from experiments.harness.facts import table
 from experiments.harness.tables import Cell, Table, interval, none, one, select
 from experiments.harness.verdicts import Range, Verdict
@@ -48,12 +49,11 @@ def omega(c: Measured) -> Row | None:
 
 
 OMEGA, PICKED = "Ω", "picked"
-GROUPS = ("fp32", "fp16", "bf16")
 
 
 def cells_table2(rows: Sequence[Row]) -> list[Cell]:
     """Workspace in MiB and as a multiple of the data, over the sample; the paper's are FP32's."""
-    found, samples = [], {group: gradients(rows, group) for group in GROUPS}
+    found, samples = [], {group: gradients(rows, group) for group in PRECISIONS}
     for printed in table(PAPER, 2)["rows"]:
         for name, (of, group) in WORKSPACES[printed["algorithm"]].items():
             mine = [(c, row) for c in samples[group] if (row := of(c))]
@@ -117,7 +117,7 @@ WORKSPACES: dict[str, dict[str, tuple[Pick, str]]] = {
 def cells_table3(rows: Sequence[Row]) -> list[Cell]:
     """Speedups over cuDNN's kinds of algorithms by filter size; published: RTX 4090."""
     found = []
-    for group in GROUPS:
+    for group in PRECISIONS:
         sample = gradients(rows, group)
         for taps in range(2, 10):
             mine = [c for c in sample if c.layer.taps == taps]
@@ -169,10 +169,10 @@ def _speedups(where: str, kind: str, ratios: list[float], paper) -> Iterator[Cel
 
 def cells_table4(rows: Sequence[Row]) -> list[Cell]:
     """MARE on U[0,1], minimum and maximum over the sample."""
-    found, samples = [], {group: gradients(rows, group) for group in GROUPS}
+    found, samples = [], {group: gradients(rows, group) for group in PRECISIONS}
     for printed in table(PAPER, 4)["rows"]:
         name = printed["algorithm"]
-        for group in GROUPS:
+        for group in PRECISIONS:
             values: dict[str, list[float]] = {}
             for case in samples[group]:
                 for row in case.rows:
@@ -222,8 +222,7 @@ def cells_ablations(rows: Sequence[Row]) -> list[Cell]:
     """Each policy of fused Ω, on over off, by kernel: geometric means over layers, of the
     GPU that was measured last."""
     found: list[Cell] = []
-    last = next(iter(devices(rows)), None)
-    rows = [row for row in rows if row["device"] == last]
+    rows = of_last(rows)
     named: dict[str, list[Row]] = {}
     for r in rows:
         if r["kind"] in FUSED_KINDS:

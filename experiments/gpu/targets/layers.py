@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from statistics import median
 
-from experiments.gpu.rows import Row, devices, where
+from experiments.gpu.rows import Row, of_last, where
 from experiments.gpu.targets import calls, moduli
 from experiments.gpu.targets.aims import DATA, FILTER, FORWARD, Part
 from experiments.harness.tables import Cell, Table, none
@@ -102,10 +102,8 @@ def picks(rows: Iterable[Row]) -> list[Pick]:
     """Every layer, direction and precision once: the row of the last run, on the GPU of the last
     run."""
     timed = [row for row in layer_rows.filled(rows) if {"layer", "method", "us"} <= row.keys()]
-    gpu = next(iter(devices(timed)), None)
-    timed = [row for row in timed if row["device"] == gpu]
     found: dict[tuple, Pick] = {}
-    for own, torch, copy in layer_rows.ratios(layer_rows.latest(timed)):
+    for own, torch, copy in layer_rows.ratios(layer_rows.latest(of_last(timed))):
         text = own["layer"]
         if problem := parse(text).problem if ">" in text else _listed().get(text):
             one = Pick(problem, own, torch, copy)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from experiments.gpu.rows import devices, known, mean
+from experiments.gpu.rows import known, mean, of_last
 from experiments.harness.tables import Cell, one
 from experiments.harness.verdicts import Verdict
 from papers.winrs_2025.grid import WORDS
@@ -18,10 +18,8 @@ OTHER = {"standing": Verdict.NOT_COMPARABLE}  # another device than the paper's
 
 def layers(rows: Sequence[Row]) -> Layers:
     """The rows of each layer and precision: its last run on the GPU that was measured last."""
-    last = next(iter(devices(rows)), None)
-    rows = [row for row in rows if row["device"] == last]
     found: Layers = {}
-    for row in sorted(rows, key=lambda row: row["run"]):
+    for row in sorted(of_last(rows), key=lambda row: row["run"]):
         mine = found.setdefault((row["input"], row["filter"], row["precision"]), [])
         if mine and mine[0]["run"] != row["run"]:
             mine.clear()

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.gpu.rows import devices, mean, stored, where
+from experiments.gpu.rows import mean, of_last, stored, where
 from experiments.harness.tables import Cell, Table, none, one, select
 from experiments.harness.verdicts import at_most
 from experiments.report.figures import gains
@@ -27,7 +27,7 @@ def last(rows: Sequence[Row]) -> list[Row]:
     """The rows of the last run."""
     if not rows:
         return []
-    mine = select(rows, device=next(iter(devices(rows))))
+    mine = of_last(rows)
     return select(mine, run=max(row["run"] for row in mine))
 
 

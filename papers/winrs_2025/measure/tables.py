@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from matplotlib.figure import Figure
 
-from experiments.gpu.rows import GRADIENT_KINDS, devices, paper_alpha, stored, where
+from experiments.gpu.rows import GRADIENT_KINDS, of_last, paper_alpha, stored, where
 from experiments.harness.facts import table
 from experiments.harness.tables import Cell, Table, none, one, select
 from experiments.harness.verdicts import at_least, at_most
@@ -166,9 +166,8 @@ def speeds_picture(rows: Sequence[Row]) -> Figure:
 
 def measured(rows: Sequence[Row]) -> list[Row]:
     """Figure 12's rows that are finite: the last of each case."""
-    gpu = next(iter(devices(rows)), None)
-    kept = [row for row in rows if row["device"] == gpu]
-    last = {(r["layer"], r["taps"], r["variant"]): r for r in sorted(kept, key=lambda r: r["run"])}
+    kept = sorted(of_last(rows), key=lambda r: r["run"])
+    last = {(r["layer"], r["taps"], r["variant"]): r for r in kept}
     return [row for row in last.values() if isinstance(row["mare"], float)]
 
 
