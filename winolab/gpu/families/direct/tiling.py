@@ -137,7 +137,7 @@ class SplitTiling(Tiling):
     @property
     def part_rows(self) -> int:
         """Rows of a group's parts: of output channels, and those that they are exchanged with."""
-        return -(-self.correlation.out_channels // ROWS) * ROWS
+        return scale.padded(self.correlation, ROWS)
 
     @property
     def filter_size(self) -> int:
