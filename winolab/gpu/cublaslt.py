@@ -38,6 +38,7 @@ COMPUTE_32F = 68  # sums, and products of FP32 operands, in FP32: no TF32
 REAL_32F = 0  # of the factors before product and result
 TRANSPOSED = 1
 TRANSA, TRANSB = 3, 4  # attributes of the operation
+BATCH, APART = 5, 6  # attributes of a matrix
 WORKSPACE, REDUCTIONS, ALIGNMENT = 1, 3, 5  # attributes of preferences; four of alignments
 IN_COMPUTE_TYPE = 2  # reductions beside none: parts in FP32 in the workspace
 UNSUPPORTED = 15
@@ -73,7 +74,8 @@ class Matmul(Launchable):
 
 
 class Call:
-    """One product, as often as wanted, of matrices at the addresses that its struct has then."""
+    """One product, or one of each image, as often as wanted, of matrices at the addresses that its
+    struct has then."""
 
     def __init__(self, function: Matmul, struct: int) -> None:
         self.kernel, library = function, function.library
@@ -87,9 +89,13 @@ class Call:
             made.append((what, found))
             return found
 
-        def matrix(kind: int, rows: int, columns: int, pitch: int) -> c_void_p:
-            sizes = c_uint64(rows), c_uint64(columns), c_int64(pitch)
-            return create("MatrixLayout", c_int(kind), *sizes)
+        def matrix(name: str, kind: int, rows: int, columns: int) -> c_void_p:
+            sizes = c_uint64(rows), c_uint64(columns), c_int64(p[f"pitch_{name}"])
+            made = create("MatrixLayout", c_int(kind), *sizes)
+            if p["images"] > 1:
+                _set(library, "MatrixLayout", made, BATCH, c_int32(p["images"]))
+                _set(library, "MatrixLayout", made, APART, c_int64(p[f"apart_{name}"]))
+            return made
 
         rows, columns, depth = p["rows"], p["columns"], p["depth"]
         operation = create("MatmulDesc", c_int(COMPUTE_32F), c_int(REAL_32F))
@@ -101,8 +107,8 @@ class Call:
             if p[f"transposed_{name}"]:
                 shape = shape[1], shape[0]
                 _set(library, "MatmulDesc", operation, attribute, c_int32(TRANSPOSED))
-            sides.append(matrix(p["kind"], *shape, p[f"pitch_{name}"]))
-        out = matrix(p["out_kind"], rows, columns, p["pitch_out"])
+            sides.append(matrix(name, p["kind"], *shape))
+        out = matrix("out", p["out_kind"], rows, columns)
         preferences = create("MatmulPreference")
         how = [(WORKSPACE, c_uint64(p["size"])), (REDUCTIONS, c_uint32(IN_COMPUTE_TYPE))]
         how += [(ALIGNMENT + i, c_uint32(p["alignment"])) for i in range(4)]

@@ -216,10 +216,11 @@ Kernels = Mapping[str, Launcher]
 
 # cuBLASLt's product of matrices whose columns lie one after another, ``pitch`` elements apart:
 # out, rows × columns, is a · b, each transposed or not; ``kind`` and ``out_kind`` are cudaDataType,
-# ``alignment`` is what divides every address, and ``size`` the workspace's, in bytes. No C struct
-# has the same fields: gpu/cublaslt.py alone reads them, by this Layout.
+# ``alignment`` is what divides every address, and ``size`` the workspace's, in bytes. There are
+# ``images`` such products, whose matrices lie ``apart`` elements apart. No C struct has the same
+# fields: gpu/cublaslt.py alone reads them, by this Layout.
 PRODUCT = Layout(
     ("a b out workspace", POINTER),
-    ("rows columns depth pitch_a pitch_b pitch_out size", LONG),
-    ("kind out_kind transposed_a transposed_b alignment", INT),
+    ("rows columns depth pitch_a pitch_b pitch_out apart_a apart_b apart_out size", LONG),
+    ("kind out_kind transposed_a transposed_b alignment images", INT),
 )

@@ -19,7 +19,7 @@ SHAPES = 8  # of inputs for which a module keeps its filter; the oldest makes ro
 
 
 class KeptFilters:
-    """The transformed filters of a module, by the shapes of its inputs.
+    """The transformed filters of a module, by the shapes and memory orders of its inputs.
 
     What is kept belongs to a tensor at its version: writing to the tensor, moving it or putting
     another in its place makes it forgotten. Writes through ``tensor.data`` count no version:
@@ -80,7 +80,7 @@ class KeptFilters:
         except NoWorkspace:  # beside the filter that is kept, which goes
             if found is w:
                 raise
-            key = direction, arguments, a.shape, a.dtype
+            key = direction, arguments, a.shape, a.dtype, a.stride()[1:2] == (1,)
             self._kept[-1][key] = self.native = held = found = None
             changed()
         return operators.CALLS[direction](a, w, *arguments)
@@ -117,7 +117,7 @@ class KeptFilters:
             filters: dict[Any, Any] = {}
             data = StorageWeakRef(w.untyped_storage())
             self._kept, self.native = (of, weakref.ref(w), data, filters), None
-        key = direction, arguments, a.shape, a.dtype
+        key = direction, arguments, a.shape, a.dtype, a.stride()[1:2] == (1,)
         found: Any = filters.get(key, filters)
         if found is not filters:
             return found
@@ -142,7 +142,7 @@ def transformed(question: Asked, a: Tensor, w: Tensor) -> Any:
     from winolab.gpu.runtime import conv as kernels
 
     problem = question.problem(tuple(a.shape), tuple(w.shape))
-    return kernels.transform_if_used(question.direction, problem, w, question.options)
+    return kernels.transform_if_used(question.direction, problem, w, question.options, a)
 
 
 def run(question: Asked, a: Tensor, held: Any, w: Tensor) -> Tensor:

@@ -19,6 +19,8 @@ from winolab.gpu.cublaslt import Heuristic
 KINDS = {0: np.dtype("f4"), 2: np.dtype("f2"), 14: np.dtype(ml_dtypes.bfloat16)}
 # Attributes: bytes, and the default.
 OPERATION = {2: (4, 0), 3: (4, 0), 4: (4, 0), 5: (4, 0), 7: (4, 1)}
+BATCH, APART = 5, 6  # of a matrix
+MATRIX = {BATCH: (4, 1), APART: (8, 0)}
 PREFERENCE = {0: (4, 0), 1: (8, 0), 3: (4, 7), **dict.fromkeys(range(5, 9), (4, 256))}
 COMPUTE_32F, REAL_32F = 68, 0
 INVALID, UNSUPPORTED = 7, 15
@@ -53,7 +55,8 @@ class StandIn:
         if pitch.value < rows.value:
             return INVALID
         values = {"kind": kind.value, "rows": rows.value, "columns": columns.value}
-        return self._create(place, "layout", {**values, "pitch": pitch.value})  # pyright: ignore
+        values |= {"pitch": pitch.value, **{k: v for k, (_, v) in MATRIX.items()}}
+        return self._create(place, "layout", values)  # pyright: ignore[reportArgumentType]
 
     def cublasLtMatmulDescCreate(self, place, compute, scale) -> int:
         assert (compute.value, scale.value) == (COMPUTE_32F, REAL_32F)
@@ -76,6 +79,10 @@ class StandIn:
     @property
     def cublasLtMatmulDescSetAttribute(self) -> Callable[..., int]:
         return self._set("operation", OPERATION)
+
+    @property
+    def cublasLtMatrixLayoutSetAttribute(self) -> Callable[..., int]:
+        return self._set("layout", MATRIX)
 
     @property
     def cublasLtMatmulPreferenceSetAttribute(self) -> Callable[..., int]:
@@ -118,23 +125,34 @@ class StandIn:
         token, alignment = heuristic.algorithm[:2]
         assert token == ALGORITHM
         needed = heuristic.workspace
-        if needed > size.value or any((p.value or 0) % alignment for p in (a, b, d)):
+        if needed > size.value:
             return INVALID
+        (images,) = {self.alive[of.value][1][BATCH] for of in (of_a, of_b, of_d)}
         if needed:
             assert workspace.value % 256 == 0
             ctypes.memset(workspace.value, 0xFF, needed)
         set_to = self.alive[operation.value][1]
-        matrices = []
-        for place, of, transposed in ((a, of_a, set_to[3]), (b, of_b, set_to[4])):
-            matrix = self.matrix(place.value, of).astype(np.float64)
-            matrices.append(matrix.T if transposed else matrix)
-        result = self.matrix(d.value, of_d)
-        with np.errstate(all="ignore"):
-            result[...] = (matrices[0] @ matrices[1]).astype(np.float32).astype(result.dtype)
+        turned = set_to[3], set_to[4]
+        for image in range(images):
+            places = [self.place(p.value, of, image) for p, of in ((a, of_a), (b, of_b), (d, of_d))]
+            if any(place % alignment for place in places):
+                return INVALID
+            matrices = []
+            for place, of, transposed in zip(places, (of_a, of_b), turned, strict=False):
+                matrix = self.matrix(place, of).astype(np.float64)
+                matrices.append(matrix.T if transposed else matrix)
+            result = self.matrix(places[2], of_d)
+            with np.errstate(all="ignore"):
+                result[...] = (matrices[0] @ matrices[1]).astype(np.float32).astype(result.dtype)
         self.products.append({"stream": stream.value, "workspace": size.value, **{
             name: self.alive[of.value][1] for name, of in (("a", of_a), ("b", of_b), ("d", of_d))
-        }, "alignment": alignment})  # fmt: skip
+        }, "alignment": alignment, "images": images})  # fmt: skip
         return 0
+
+    def place(self, address: int, of: Any, image: int) -> int:
+        """Where that image's matrix begins."""
+        v = self.alive[of.value][1]
+        return address + image * v[APART] * KINDS[v["kind"]].itemsize  # pyright: ignore
 
     def matrix(self, address: int, of: Any) -> np.ndarray:
         """The matrix there, its columns one after another."""

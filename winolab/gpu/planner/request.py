@@ -155,8 +155,8 @@ class Plan(Protocol):
 
     @property
     def plane_step(self) -> int:
-        """Bytes that have to divide the distance of one image's planes, its channels, for kernels
-        to read and write it channels-first, where it lies; 0: it is copied."""
+        """Bytes that have to divide the distances of planes, an image's channels, and of images,
+        for kernels to read and write maps channels-first, where they lie; 0: they are copied."""
         ...
 
     @property
@@ -287,6 +287,7 @@ class Request:
     ``workspace_limit`` is in bytes, ``out_dtype`` is what the result is wanted in, by default the
     operands', ``tolerance`` what a plan may err, in the algorithm's place; ``finished`` says that
     bias, residual or activation follow, in a pass behind where a plan's kernels have none;
+    ``planes``, that maps lie channels-first, for plans whose kernels read them so at a price;
     ``in_phases``, whether a plan may take several passes, each with flags of its own (phases.py).
     """
 
@@ -302,6 +303,7 @@ class Request:
     out_dtype: str | None = field(default=None, kw_only=True)
     tolerance: Tolerance | None = field(default=None, kw_only=True)
     finished: bool = field(default=False, kw_only=True)
+    planes: bool = field(default=False, kw_only=True)
     in_phases: bool = field(default=True, kw_only=True)
 
     def config_of(self, kind: type[C]) -> C | None:

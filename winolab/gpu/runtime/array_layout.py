@@ -81,14 +81,15 @@ class ArrayLayout:
         return pitch(self.shape[:-1], self.strides[:-1], self.shape[-1]) is not None
 
     def planes(self, step: int, itemsize: int) -> ArrayLayout | None:
-        """The array as it lies, as a matrix of channels that are planes without gaps, one behind
-        the other; None where it is none, where its address is not aligned or ``step`` bytes do not
-        divide the planes' distance."""
+        """The array as it lies, as a matrix an image of channels that are planes without gaps;
+        None where it is none, where its address is not aligned or ``step`` bytes do not divide the
+        distances of planes and of images."""
         n, *spatial, _ = self.shape
-        _, *steps, apart = self.strides
-        dense = n == 1 and self.address_aligned and in_order(spatial, steps, 1)
-        fits = apart >= prod(spatial) and apart * itemsize % step == 0
-        return replace(self, order="nchw") if dense and fits else None
+        image, *steps, apart = self.strides
+        dense = self.address_aligned and in_order(spatial, steps, 1)
+        distances = (apart, image) if n > 1 else (apart,)
+        fits = apart >= prod(spatial) and not any(d * itemsize % step for d in distances)
+        return replace(self, order="nchw") if dense and fits and min(distances) >= 0 else None
 
     @property
     def forward(self) -> bool:

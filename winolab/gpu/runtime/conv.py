@@ -180,10 +180,11 @@ def _activation(
 
 
 def transform_if_used(
-    direction: str, problem: Problem, w: Any, options: ConvOptions = DEFAULTS
+    direction: str, problem: Problem, w: Any, options: ConvOptions = DEFAULTS, a: Any = None
 ) -> Transformed | None:
     """The same as ``transform`` if the kernel that ``convolve`` runs transforms its filter apart,
-    None if it reads w as it is, and where memory lacks for that filter or lacked for the call."""
+    None if it reads w as it is, and where memory lacks for that filter or lacked for the call;
+    ``a``: the other operand, where it may lie in another memory order than a fresh one."""
     if isinstance(options.named, Dwm):  # each piece has a filter of its own
         return None
     library = library_of(w)
@@ -193,6 +194,12 @@ def transform_if_used(
     usual = plan_for(asked, asked.fresh)
     if not usual or not usual.prepared_size:
         return None
+    if a is not None:
+        both = library.describe(a), library.describe(w)
+        lies = resolve(direction, problem, options, *both, None)
+        usual = plan_for(lies, lies.fresh)
+        if not usual or not usual.prepared_size:
+            return None
     try:
         return transform(direction, problem, w, options, smallest=False)
     except MemoryError as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 
 from winolab.device import Device
 from winolab.gpu.params import Finish
@@ -184,7 +186,27 @@ def plan_for(asked: Resolved, out: ArrayLayout, apart: bool = False) -> Plan | N
         aligned, maps = False, maps and asked.gradient
     asks = asked.problem, asked.direction, asked.device, options, asked.precision, asked.computed
     request = replace(request_of(*asks, aligned, maps), finished=asked.finishing is not None)
-    return planned(request, apart).scaled(options.scale)
+    chosen = planned(request, apart)
+    if not apart and not asked.gradient:
+        chosen = _in_order(request, chosen, asked, out)
+    return chosen.scaled(options.scale)
+
+
+def _in_order(request: Request, chosen: Plan, asked: Resolved, out: ArrayLayout) -> Plan:
+    """The plan, or another for maps that it has copied and that lie channels-first."""
+    copied = [(asked.a.given, request.dtype)] if asked.a.copied else []
+    if out != asked.wanted:
+        copied.append((asked.wanted, asked.computed))
+    if not copied or {*request.problem.filter} != {1}:
+        return chosen
+    from winolab.gpu.planner.memory_order import in_planes  # which few calls need
+
+    def sizes(step: int) -> Iterator[int]:
+        for lies, dtype in copied:
+            if lies.planes(step, ITEMSIZE[dtype]):
+                yield prod(lies.shape) * ITEMSIZE[dtype]
+
+    return in_planes(request, chosen, planned, sizes)
 
 
 def _check_empty(asked: Resolved) -> None:

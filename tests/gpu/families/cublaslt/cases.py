@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import winolab
 from winolab.algorithm import Problem
 from winolab.device import H100
 from winolab.gpu.families.cublaslt import plan as cublaslt
 from winolab.gpu.families.cublaslt.plan import NAMED, CublasltPlan
+from winolab.gpu.params import PRODUCT, Params
 from winolab.gpu.planner.request import Request
+from winolab.problem import shapes
 
-DIRECTIONS = ("forward", "backward_data", "backward_filter")
+CORRELATIONS = ("forward", "backward_data")
+DIRECTIONS = (*CORRELATIONS, "backward_filter")
 PRECISIONS = ("fp32", "fp16", "bf16")
 # Channels that vectors divide and that none does; fewer pixels than channels; one of each.
 PROBLEMS = {
@@ -33,8 +37,25 @@ IMAGES = {
     "one pixel": Problem.of((1, 1, 1, 20), (72, 1, 1, 20)),
     "one output channel": Problem.of((1, 6, 5, 11), (1, 1, 1, 11)),
 }
+# Several, of the same; each image's products.
+BATCHES = {
+    name: Problem.of((3, *p.x_shape[1:]), p.w_shape, dilation=p.dilation)
+    for name, p in IMAGES.items()
+}
 
 
 def offered(problem: Problem, direction: str, precision: str, **how: Any) -> list[CublasltPlan]:
     """Every plan of the family, by its name."""
     return list(cublaslt.plans(Request(problem, direction, H100, NAMED, precision, **how)))
+
+
+def called(direction: str, problem: Problem, a: Any, b: Any, **how: Any) -> Any:
+    """The public call."""
+    third = () if direction == "forward" else (shapes(direction, problem)[2],)
+    how = {"algorithm": str(NAMED), "dilation": problem.dilation, **how}
+    return getattr(winolab, f"conv_{direction}")(a, b, *third, **how)
+
+
+def packed(params: Params) -> dict[str, Any]:
+    """The struct's values by name."""
+    return {n: v for (n, _), v in zip(PRODUCT.fields, params.values, strict=True)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,12 @@ from winolab.gpu.families.cublaslt.launch import parameters
 from winolab.gpu.machine import MachineError
 from winolab.gpu.params import View
 from winolab.gpu.runtime.array_layout import ArrayLayout
-from winolab.problem import shapes
+from winolab.problem import Problem, shapes
 
 NOT_INITIALIZED = 1
 # Attributes of a matrix and their types, with the key of what they are asked for.
 MATRIX = {0: ctypes.c_uint32, 1: ctypes.c_int32, 2: c_uint64, 3: c_uint64, 4: ctypes.c_int64}
+IMAGES = {5: ctypes.c_int32, 6: ctypes.c_int64}
 
 
 class Handed:
@@ -46,6 +48,10 @@ class Handed:
             {
                 "matrices": [
                     tuple(self.read("MatrixLayout", of, k, t) for k, t in MATRIX.items())
+                    for of in matrices
+                ],
+                "images": [
+                    tuple(self.read("MatrixLayout", of, k, t) for k, t in IMAGES.items())
                     for of in matrices
                 ],
                 "operation": [
@@ -96,6 +102,26 @@ def test_descriptors_say_what_was_asked(direction: str, precision: str, real: An
             assert out == same == (0, 0, rows, columns, rows)
             assert (first[4], second[4]) == (first[2], second[2])  # arrays without gaps
             assert (asked["workspace"], asked["others"]) == (p.workspace, [2, 16, 16, 16, 16])
+            assert asked["images"] == [(1, 0)] * 4
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_descriptors_of_planes_have_an_image_each(precision: str, real: Any) -> None:
+    """Maps have the distance of images; the filter is every image's."""
+    problem = Problem.of((2, 4, 6, 64), (32, 1, 1, 64))
+    (p, *_) = offered(problem, "forward", precision, planes=True)
+    handed = Handed(real)
+    x, y = (ArrayLayout.fresh(s).channels_first() for s in (problem.x_shape, problem.y_shape))
+    x, y = (replace(each, order="nchw").view(256, filter=False) for each in (x, y))
+    w = ArrayLayout.fresh(problem.w_shape).view(512, filter=True)
+    struct = parameters(p, x, w, y, workspace=4096).buffer()
+    cublaslt.Call(cublaslt.Matmul(handed, 1, 0), ctypes.addressof(struct))
+    (asked,) = handed.asked
+    sizes = [each[2:] for each in asked["matrices"]]
+    assert sizes == [(24, 64, 24), (64, 32, 64), (24, 32, 24), (24, 32, 24)]
+    assert asked["operation"][2:] == [0, 0]
+    assert asked["images"] == [(2, 24 * 64), (2, 0), (2, 24 * 32), (2, 24 * 32)]
+    assert asked["others"][1:] == [16] * 4
 
 
 def test_what_the_library_returns_is_as_long_as_its_structs(real: Any) -> None:

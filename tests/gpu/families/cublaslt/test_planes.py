@@ -1,4 +1,4 @@
-"""One image that lies channels first is a matrix as it is: products read and write it in place."""
+"""An image that lies channels first is a matrix as it is: products read and write it in place."""
 
 from __future__ import annotations
 
@@ -9,20 +9,28 @@ import numpy as np
 import pytest
 
 import winolab
-from tests.gpu.families.cublaslt.cases import DIRECTIONS, IMAGES, PRECISIONS, offered
+from tests.gpu.families.cublaslt.cases import (
+    BATCHES,
+    DIRECTIONS,
+    IMAGES,
+    NAMED,
+    PRECISIONS,
+    called,
+    offered,
+    packed,
+)
 from tests.gpu.families.depthwise.cases import operands, too_far
 from tests.gpu.support.pretended import Array
 from winolab.gpu import driver
 from winolab.gpu.families.cublaslt.launch import parameters
-from winolab.gpu.params import PRODUCT, View
+from winolab.gpu.params import View
 from winolab.problem import Problem, in_layout, shapes
 
-NAMED = "direct;variant=cublaslt"
 GUARD = 16  # planes beside an image's
 
 
 def planes(values: np.ndarray, among: Any = np) -> Any:
-    """Axes as they are, memory of planes, one behind the other, between planes of NaN."""
+    """Axes as they are, memory of planes, one behind the other; an image's are between NaN."""
     n, *spatial, channels = values.shape
     around = among.full((n, channels + 2 * GUARD, *spatial), math.nan, values.dtype)
     inner = among.moveaxis(around[:, GUARD : GUARD + channels], 1, -1)
@@ -35,15 +43,8 @@ def beside(inner: Any, among: Any = np) -> Any:
     around = inner.base
     while around.base is not None:
         around = around.base
-    every = around.reshape(-1, math.prod(inner.shape[1:-1]))
-    return among.concatenate([every[:GUARD], every[-GUARD:]]).astype(np.float32)
-
-
-def called(direction: str, problem: Problem, a: Any, b: Any, **how: Any) -> Any:
-    """The public call."""
-    third = () if direction == "forward" else (shapes(direction, problem)[2],)
-    how = {"algorithm": NAMED, "dilation": problem.dilation, **how}
-    return getattr(winolab, f"conv_{direction}")(a, b, *third, **how)
+    every = around.reshape(len(inner), -1, math.prod(inner.shape[1:-1]))
+    return among.concatenate([every[:, :GUARD], every[:, -GUARD:]]).astype(np.float32)
 
 
 def laid(direction: str, values: list[np.ndarray], among: Any = np) -> list[Any]:
@@ -67,7 +68,8 @@ def test_nothing_is_copied_and_results_are_those_of_fp64(
 ) -> None:
     """Each by one launch, of operands and a result between guard planes, which stay NaN."""
     filters = direction != "backward_filter"
-    for problem in IMAGES.values():
+    problems = [*IMAGES.values(), *(BATCHES.values() if filters else ())]
+    for problem in problems:
         p = offered(problem, direction, precision)[0]
         a, b = laid(direction, operands(problem, direction, precision))
         result = np.full(shapes(direction, problem)[2], np.nan, a.dtype)
@@ -82,14 +84,15 @@ def test_nothing_is_copied_and_results_are_those_of_fp64(
             assert not copied - {"b" if filters else ""}, problem  # a filter that is unaligned
         else:
             assert copied & {"a", "out"}, problem
-    assert len(stand_in.products) == len(IMAGES)
+    assert len(stand_in.products) == len(problems)
+    assert {each["images"] for each in stand_in.products} == ({1, 3} if filters else {1})
 
 
 @pytest.mark.parametrize("layout", ["channels_first", "channels_last"])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_a_new_result_lies_as_before(direction, layout, stand_in, library) -> None:
     """In the first operand's order, whichever order of axes the caller has."""
-    problem = IMAGES["map"]
+    problem = (IMAGES if direction == "backward_filter" else BATCHES)["map"]
     p = offered(problem, direction, "fp32")[0]
     values = operands(problem, direction, "fp32")
     a, b = laid(direction, values)
@@ -99,7 +102,7 @@ def test_a_new_result_lies_as_before(direction, layout, stand_in, library) -> No
         return Array(np.moveaxis(v, -1, 1) if first else v)
 
     third = () if direction == "forward" else (in_layout(shapes(direction, problem)[2], layout),)
-    how = {"algorithm": NAMED, "dilation": problem.dilation, "layout": layout}
+    how = {"algorithm": str(NAMED), "dilation": problem.dilation, "layout": layout}
     got = getattr(winolab, f"conv_{direction}")(seen(a), seen(b), *third, **how)
     result = np.moveaxis(got.values, 1, -1) if first else got.values
     assert too_far(p, values[0], values[1], result) == 0
@@ -110,12 +113,13 @@ def test_a_new_result_lies_as_before(direction, layout, stand_in, library) -> No
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_each_array_may_lie_otherwise(direction, stand_in, library) -> None:
     """Rows beside planes, in operands and in the result."""
-    problem = IMAGES["odd"]
-    p = offered(problem, direction, "fp32")[0]
-    values = operands(problem, direction, "fp32")
     filters = direction != "backward_filter"
-    shape = shapes(direction, problem)[2]
-    for first, second in ((True, False), (False, True)):
+    cases = [(problems, first) for problems in (IMAGES, BATCHES) for first in (True, False)]
+    for problems, first in cases if filters else cases[:2]:
+        problem, second = problems["odd"], not first
+        p = offered(problem, direction, "fp32")[0]
+        values = operands(problem, direction, "fp32")
+        shape = shapes(direction, problem)[2]
         a = planes(values[0]) if first else values[0]
         b = planes(values[1]) if second and not filters else values[1]
         result = np.full(shape, np.nan, np.float32)
@@ -123,14 +127,13 @@ def test_each_array_may_lie_otherwise(direction, stand_in, library) -> None:
         called(direction, problem, Array(a), Array(b), out=Array(result))
         assert too_far(p, a, b, result) == 0
         assert not {"a", "out", "" if filters else "b"} & set(library.reordered())
-    assert len(stand_in.products) == 2
+    assert len(stand_in.products) == (4 if filters else 2)
 
 
 def test_what_is_no_matrix_is_copied_as_before(stand_in, library) -> None:
-    """Two images, planes with gaps between rows, of addresses that are not aligned, broadcast."""
-    one, two = IMAGES["map"], Problem.of((2, 4, 6, 64), (32, 1, 1, 64), dilation=2)
+    """Planes with gaps between rows, of addresses that are not aligned, broadcast."""
+    one = IMAGES["map"]
     x, w = operands(one, "forward", "fp32")
-    pair, _ = operands(two, "forward", "fp32")
     wider = np.full((1, 64, 4, 8), np.nan, np.float32)
     cropped = np.moveaxis(wider[..., :6], 1, -1)
     cropped[...] = x
@@ -138,9 +141,9 @@ def test_what_is_no_matrix_is_copied_as_before(stand_in, library) -> None:
     later = np.moveaxis(memory[1:].reshape(1, 64, 4, 6), 1, -1)
     later[...] = x
     same = np.broadcast_to(x[:, :, :1], x.shape)
-    for problem, lies in ((two, planes(pair)), (one, cropped), (one, later), (one, same)):
-        got = called("forward", problem, Array(lies), Array(w))
-        p = offered(problem, "forward", "fp32")[0]
+    for lies in (cropped, later, same):
+        got = called("forward", one, Array(lies), Array(w))
+        p = offered(one, "forward", "fp32")[0]
         assert too_far(p, lies, w, got.values) == 0
         assert "a" in library.reordered()
 
@@ -165,14 +168,13 @@ def test_structs_exchange_operands_of_planes() -> None:
     rows, lies = View(0, (637, 0, 91, 13)), View(0, (637, 0, 7, 1, 49))
     w = View(0, (13, 0, 0, 0, 1))
     y, first = View(0, (343, 0, 49, 7)), View(0, (343, 0, 7, 1, 50))
-    names = ["rows", "columns", "depth", "pitch_a", "pitch_b", "pitch_out"]
 
     def struct(x: View, out: View) -> tuple[int, ...]:
         """Rows, columns and depth, the pitches, and what is turned."""
-        values = parameters(p, x, w, out, 0).values
-        assert [name for name, _ in PRODUCT.fields[4:10]] == names
-        assert [name for name, _ in PRODUCT.fields[13:15]] == ["transposed_a", "transposed_b"]
-        return *values[4:10], *values[13:15]
+        found = packed(parameters(p, x, w, out, 0))
+        assert (found["images"], found["alignment"]) == (1, 16)
+        names = ("rows", "columns", "depth", "pitch_a", "pitch_b", "pitch_out")
+        return tuple(found[n] for n in (*names, "transposed_a", "transposed_b"))
 
     assert struct(rows, y) == (7, 49, 13, 13, 13, 7, 1, 0)
     assert struct(lies, y) == (7, 49, 13, 13, 49, 7, 1, 1)
@@ -191,7 +193,9 @@ def test_planes_on_a_gpu_give_what_fp64_does(direction, precision) -> None:
     cp: Any = driver.cupy()
     filters = direction != "backward_filter"
     late, early = ((1, 7, 7, 512), (2048, 1, 1, 512)), ((1, 56, 56, 64), (256, 1, 1, 64))
-    for problem in (*IMAGES.values(), Problem.of(*late), Problem.of(*early)):
+    several = [((32, *x[1:]), w) for x, w in (late, early)] if filters else []
+    every = (*IMAGES.values(), *(BATCHES.values() if filters else ()))
+    for problem in (*every, *(Problem.of(*each) for each in (late, early, *several))):
         p = offered(problem, direction, precision)[0]
         values = operands(problem, direction, precision)
         a, b = laid(direction, values, cp)

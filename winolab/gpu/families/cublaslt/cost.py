@@ -27,7 +27,7 @@ def cut(plan: Tiling, block: Block, model: DeviceModel = MODEL) -> tuple[int, in
     """How many such blocks the result has, and parts of each sum: as many as fill the GPU and have
     room."""
     rows, columns, depth = plan.sizes
-    count = -(-rows // block[0]) * -(-columns // block[1])
+    count = plan.images * -(-rows // block[0]) * -(-columns // plan.images // block[1])
     most = depth // int(model.cublaslt.part)
     room = plan.workspace // (4 * rows * columns)
     return count, max(1, min(plan.device.multiprocessors // count, most, room))
@@ -38,7 +38,7 @@ def products(plan: Tiling, block: Block, model: DeviceModel) -> float:
     m, device = model.cublaslt, plan.device
     rows, columns, depth = plan.sizes
     count, parts = cut(plan, block, model)
-    if 1 in (rows, columns):  # a matrix by a vector, which fills no block
+    if 1 in (rows, columns) and plan.images == 1:  # a matrix by a vector, which fills no block
         block = min(block[0], rows), min(block[1], columns)
     if plan.precision == "fp32":  # operands come from shared memory beside products
         each = (math.prod(block) + m.operand * sum(block)) / device.lanes

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import gcd, prod
 from typing import NamedTuple
 
 from winolab.gpu.families.cublaslt.tiling import Tiling
 from winolab.gpu.params import MATMUL, PRODUCT, Kernels, Params, View, in_order, pitch
+from winolab.gpu.planner.request import ITEMSIZE
 
 KINDS = {"float32": 0, "float16": 2, "bfloat16": 14}  # cudaDataType
 
 
 class Matrix(NamedTuple):
     """An array as it lies: a matrix whose columns are ``pitch`` elements apart, and have the last
-    channels of an array, or of ``planes`` an image's pixels, for rows."""
+    channels of an array for rows; of ``planes`` a matrix an image, ``apart`` elements from the
+    next, whose columns have its pixels. So is every image of a map of rows; a filter is all's."""
 
     address: int
     pitch: int
+    apart: int = 0
     planes: bool = False
 
     @classmethod
@@ -25,11 +28,12 @@ class Matrix(NamedTuple):
         of channels may be planes. Raises ValueError where it is no matrix."""
         strides, apart = view.strides[: len(sizes)], view.strides[len(sizes) :]
         is_filter = len(sizes) == 1
-        if is_filter or channels == 1 or apart in ((), (1,)):
-            if found := pitch(sizes, strides, channels):
-                return cls(view.address, found)
-        elif sizes[0] == 1 and in_order(sizes, strides, 1) and apart[0] >= prod(sizes):
-            return cls(view.address, apart[0], True)
+        rows = is_filter or channels == 1 or apart in ((), (1,))
+        if rows and (found := pitch(sizes, strides, channels)):
+            return cls(view.address, found, 0 if is_filter else strides[0])
+        dense = not is_filter and apart and in_order(sizes[1:], strides[1:], 1)
+        if dense and apart[0] >= prod(sizes[1:]):
+            return cls(view.address, apart[0], strides[0], True)
         raise ValueError(f"rows of {sizes} lie at no one distance, by strides {view.strides}")
 
 
@@ -44,9 +48,10 @@ def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Par
     Of y and dx the transposed product stands there: yᵀ = w xᵀ and dxᵀ = wᵀ dyᵀ, where a filter's
     columns are its output channels; of dw, too: dwᵀ = xᵀ dy. Planes are transposed already: an
     operand of them is turned where rows would not be, and of a result of them the product is
-    transposed once more, which exchanges the operands.
+    transposed once more, which exchanges the operands. Of several images' planes, which are no
+    matrix together, there is a product an image.
     """
-    p = call.problem
+    p, images = call.problem, 1
     maps, filters = (p.batch, *_three(p.input)), (p.out_channels,)
     rows, columns, depth = call.sizes
     if call.gradient:
@@ -59,22 +64,29 @@ def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Par
             read, written = written, read
         x, result = Matrix.of(a, maps, read), Matrix.of(out, maps, written)
         sides = (Matrix.of(b, filters, p.in_channels), call.direction == "forward"), (x, x.planes)
+        if x.planes or result.planes:
+            images = p.batch
+            columns //= images
         if result.planes:
             (w, turned), _ = sides
             sides = (x, not x.planes), (w, not turned)
             rows, columns = columns, rows
     (first, turned_first), (second, turned_second) = sides
+    size, out_size = ITEMSIZE[call.dtype], ITEMSIZE[call.out_dtype]
+    steps = first.apart * size, second.apart * size, result.apart * out_size
     return PRODUCT.pack(
         *(first.address, second.address, result.address),
         workspace if call.workspace else 0,
         *(rows, columns, depth),
         *(first.pitch, second.pitch, result.pitch),
+        *(first.apart, second.apart, result.apart),
         call.workspace,
         KINDS[call.dtype],
         KINDS[call.out_dtype],
         int(turned_first),
         int(turned_second),
-        call.alignment,
+        gcd(call.alignment, *steps) if images > 1 else call.alignment,
+        images,
     )
 
 

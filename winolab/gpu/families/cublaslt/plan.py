@@ -12,8 +12,9 @@ from winolab.gpu.families.cublaslt import cost, launch
 from winolab.gpu.families.cublaslt.config import Config, configs
 from winolab.gpu.families.cublaslt.tiling import Tiling
 from winolab.gpu.machine import without_cublaslt
-from winolab.gpu.params import MATMUL, MOST, VECTOR, Kernels, View, uncounted
+from winolab.gpu.params import MATMUL, MOST, MOST_BLOCKS, VECTOR, Kernels, View, uncounted
 from winolab.gpu.planner.base_plan import BasePlan
+from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.request import ITEMSIZE, Request, Sum
 
 NAMED = direct(variant=CUBLASLT)
@@ -37,8 +38,9 @@ class CublasltPlan(Tiling, BasePlan):
 
     @property
     def plane_step(self) -> int:
-        """One image's planes are a matrix; for Tensor Cores they have to be whole vectors apart."""
-        if self.problem.batch != 1:
+        """One image's planes are a matrix, those of several one each, unless all have to be summed
+        at once; for Tensor Cores they have to be whole vectors apart."""
+        if self.problem.batch != 1 and not self.planes:
             return 0
         return ITEMSIZE[self.dtype] if self.precision == "fp32" else VECTOR
 
@@ -122,6 +124,7 @@ def plans(request: Request) -> Iterator[CublasltPlan]:
     made = CublasltPlan(
         request.direction, problem, request.precision, request.dtype, request.stored, Config(0),
         request.device, request.aligned,
+        request.planes and request.direction in CORRELATIONS and 1 < problem.batch <= MOST_BLOCKS,
     )  # fmt: skip
     if 0 in made.sizes:
         raise ValueError("a product of matrices needs something to sum")

@@ -24,6 +24,7 @@ class Tiling:
     config: Config
     device: Device
     aligned: bool  # whether addresses are multiples of VECTOR
+    planes: bool = False  # whether maps are those of several images, a product each
 
     @property
     def gradient(self) -> bool:
@@ -44,6 +45,11 @@ class Tiling:
             "backward_data": (x, self.pixels, y),
             "backward_filter": (x, y, self.pixels),
         }[self.direction]
+
+    @property
+    def images(self) -> int:
+        """Products, of as many columns each."""
+        return self.problem.batch if self.planes else 1
 
     @property
     def workspace(self) -> int:

@@ -1,0 +1,398 @@
+"""Several images that lie channels first: a product an image, or copies where those are faster."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import winolab
+from tests.gpu.families.cublaslt.cases import (
+    BATCHES,
+    CORRELATIONS,
+    PRECISIONS,
+    called,
+    offered,
+    packed,
+)
+from tests.gpu.families.depthwise.cases import operands, too_far
+from tests.gpu.support.pretended import Array
+from winolab.device import datasheet
+from winolab.gpu import driver, machine
+from winolab.gpu.families.cublaslt import cost
+from winolab.gpu.families.cublaslt.launch import parameters
+from winolab.gpu.params import MOST_BLOCKS, VECTOR, View
+from winolab.gpu.planner import planner
+from winolab.gpu.planner.device_model import MODEL, copying
+from winolab.gpu.planner.memory_order import copies, in_planes
+from winolab.gpu.planner.request import DTYPES, Request
+from winolab.gpu.runtime import conv
+from winolab.gpu.runtime.array_layout import ArrayLayout
+from winolab.gpu.runtime.arrays import Described
+from winolab.gpu.runtime.planned import PlannedCall
+from winolab.gpu.runtime.resolve import resolve
+from winolab.options import ConvOptions
+from winolab.problem import Problem, shapes
+
+H200 = datasheet("h200")
+GUARD = 16  # elements behind an array's memory
+MAP = BATCHES["map"]  # 3×4×6×64 -> 32
+
+
+def laid(values: np.ndarray, first: int, apart: int, lead: int, among: Any) -> Any:
+    """Planes ``apart`` elements apart, images ``first``, in memory of NaN from ``lead`` on."""
+    n, *spatial, channels = values.shape
+    pixels = math.prod(spatial)
+    end = lead + (n - 1) * first + (channels - 1) * apart + pixels
+    memory = among.full(end + GUARD, math.nan, values.dtype)
+    steps = [math.prod(spatial[i + 1 :]) for i in range(len(spatial))]
+    strides = [s * values.itemsize for s in (first, *steps, apart)]
+    found = among.lib.stride_tricks.as_strided(memory[lead:], values.shape, strides)
+    found[...] = among.asarray(values)
+    return found
+
+
+def spaced(values: np.ndarray, more: int = 0, lead: int = 0, among: Any = np) -> Any:
+    """Planes, an image's ``more`` elements behind the last's, ``lead`` behind memory's begin."""
+    pixels = math.prod(values.shape[1:-1])
+    return laid(values, pixels * values.shape[-1] + more, pixels, lead, among)
+
+
+def woven(values: np.ndarray, among: Any = np) -> Any:
+    """A channel's planes of all images, then the next channel's."""
+    pixels = math.prod(values.shape[1:-1])
+    return laid(values, pixels, pixels * len(values), 0, among)
+
+
+def result_of(direction: str, problem: Problem, dtype: Any) -> np.ndarray:
+    return np.full(shapes(direction, problem)[2], np.nan, dtype)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("direction", CORRELATIONS)
+def test_images_lie_at_any_distance(direction, precision, stand_in, library) -> None:
+    """With gaps that vectors divide, one behind the other within a channel, all the same image."""
+    p = offered(MAP, direction, precision)[0]
+    a, b = operands(MAP, direction, precision)
+
+    def same(values: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(spaced(values)[:1], values.shape)
+
+    for lies, target in ((spaced, woven), (woven, spaced), (lambda v: spaced(v, 16), spaced)):
+        first, result = lies(a), target(result_of(direction, MAP, a.dtype))
+        called(direction, MAP, Array(first), Array(b), out=Array(result))
+        assert too_far(p, a, b, result) == 0
+    first = same(a)
+    got = called(direction, MAP, Array(first), Array(b))
+    assert too_far(p, first, b, got.values) == 0
+    assert not {"a", "out"} & set(library.reordered())
+    assert [each["images"] for each in stand_in.products] == [3] * 4
+    assert {each["b"][6] for each in stand_in.products} == {0}  # of the filter
+    assert stand_in.products[-1]["a"][6] == 0
+
+
+@pytest.mark.parametrize("more", [1, 2, 4])
+@pytest.mark.parametrize("direction", CORRELATIONS)
+def test_addresses_of_all_images_are_as_aligned_as_is_said(direction, more, stand_in) -> None:
+    """In FP32 images may begin anywhere: what is promised divides each of their addresses."""
+    p = offered(MAP, direction, "fp32")[0]
+    a, b = operands(MAP, direction, "fp32")
+    result = spaced(result_of(direction, MAP, np.float32), 4)
+    got = called(direction, MAP, Array(spaced(a, more)), Array(b), out=Array(result))
+    assert too_far(p, a, b, got.values) == 0
+    assert stand_in.products[-1]["images"] == 3
+    assert stand_in.products[-1]["alignment"] == 4 * more
+
+
+@pytest.mark.parametrize("direction", CORRELATIONS)
+def test_what_does_not_fit_is_copied(direction, stand_in, library) -> None:
+    """16-bit images or planes that are no vectors apart, rows with gaps, addresses of elements."""
+    p = offered(MAP, direction, "fp16")[0]
+    a, b = operands(MAP, direction, "fp16")
+    wide = np.full((*a.shape[:2], 8, a.shape[-1]), np.nan, a.dtype)
+    rows = np.moveaxis(spaced(wide), -1, 1)[..., :6]
+    rows = np.moveaxis(rows, 1, -1)
+    rows[...] = a
+    unaligned = spaced(a, lead=1)
+    assert unaligned.ctypes.data % VECTOR
+    for first in (spaced(a, 4), rows, unaligned):
+        result = spaced(result_of(direction, MAP, a.dtype))
+        called(direction, MAP, Array(first), Array(b), out=Array(result))
+        assert too_far(p, a, b, result) == 0
+        copied = set(library.reordered())
+        assert "a" in copied
+        assert "out" not in copied  # which is planes still
+    assert [each["images"] for each in stand_in.products] == [3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem.of((3, 4, 6, 1), (8, 1, 1, 1)),
+        Problem.of((3, 4, 6, 8), (1, 1, 1, 8)),
+        Problem.of((3, 1, 1, 8), (5, 1, 1, 8)),
+        Problem.of((1, 1, 1, 1), (1, 1, 1, 1)),
+        Problem.of((3, 4, 6, 1), (1, 1, 1, 1)),
+        Problem.of((5, 3, 7), (4, 1, 7)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("direction", CORRELATIONS)
+def test_sizes_of_one(direction, precision, problem, stand_in) -> None:
+    """A channel, a pixel, an image, among gaps and without."""
+    p = offered(problem, direction, precision)[0]
+    a, b = operands(problem, direction, precision)
+    for more in (0, 8):
+        result = spaced(result_of(direction, problem, a.dtype), more)
+        called(direction, problem, Array(spaced(a, more)), Array(b), out=Array(result))
+        assert too_far(p, a, b, result) == 0
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_results_in_float32_lie_in_planes(precision, stand_in, library) -> None:
+    x, w = operands(MAP, "forward", precision)
+    p = offered(MAP, "forward", precision, out_dtype="float32")[0]
+    got = called("forward", MAP, Array(spaced(x)), Array(w), out_dtype="float32").values
+    assert too_far(p, x, w, got) == 0
+    assert not library.reordered()
+    assert np.moveaxis(got, -1, 1).flags.c_contiguous
+
+
+def test_an_epilogue_is_a_pass_behind(stand_in, library) -> None:
+    """A residual that lies otherwise is copied to where the result lies."""
+    x, w = operands(MAP, "forward", "fp32")
+    bias = np.linspace(-1, 1, MAP.out_channels).astype(np.float32)
+    values = operands(MAP, "forward", "fp32", seed=1)[0][..., : MAP.out_channels]
+    plain = called("forward", MAP, Array(spaced(x)), Array(w)).values
+    assert not library.reordered()
+    due = np.maximum(plain + bias + values, np.float32(0))
+    for residual, copied in ((spaced(values), []), (values.copy(), ["residual"])):
+        added = {"bias": Array(bias), "residual": Array(residual), "activation": "relu"}
+        got = called("forward", MAP, Array(spaced(x)), Array(w), **added).values
+        assert library.reordered() == [*copied, "out"]
+        assert (got == due).all()
+
+
+def test_results_over_what_is_read_are_written_anew(stand_in, library) -> None:
+    """A result in x's own memory; beside x among the same planes it is written in place."""
+    problem = Problem.of((3, 4, 6, 32), (32, 1, 1, 32))
+    p = offered(problem, "forward", "fp32")[0]
+    x, w = operands(problem, "forward", "fp32")
+    lies = spaced(x)
+    before = library.copied
+    got = called("forward", problem, Array(lies), Array(w), out=Array(lies))
+    assert got.values is lies
+    assert too_far(p, x, w, lies) == 0
+    assert library.copied == before + 1
+    both = spaced(np.concatenate([x, np.full_like(x, np.nan)], -1))
+    given, out = both[..., :32], both[..., 32:]
+    called("forward", problem, Array(given), Array(w), out=Array(out))
+    assert too_far(p, x, w, out) == 0
+    assert (given == x).all()
+    assert library.copied == before + 1
+
+
+def test_gradients_of_several_images_are_copied_first(stand_in, library) -> None:
+    """Sums over images are one product's of rows."""
+    p = offered(MAP, "backward_filter", "fp32")[0]
+    x, dy = operands(MAP, "backward_filter", "fp32")
+    got = called("backward_filter", MAP, Array(spaced(x)), Array(spaced(dy)))
+    assert too_far(p, x, dy, got.values) == 0
+    assert {"a", "b"} <= set(library.reordered())
+    assert stand_in.products[-1]["images"] == 1
+
+
+def test_structs_have_a_product_an_image() -> None:
+    """Distances and columns, of y in both orders, written out."""
+    (p, *_) = offered(BATCHES["odd"], "forward", "fp32")
+    rows, lies = View(0, (637, 0, 91, 13)), View(0, (660, 0, 7, 1, 49))
+    w = View(0, (13, 0, 0, 0, 1))
+    y, first = View(0, (343, 0, 49, 7)), View(0, (352, 0, 7, 1, 50))
+
+    def struct(x: View, out: View) -> list[int]:
+        found = packed(parameters(p, x, w, out, 0))
+        sizes = ("rows", "columns", "depth")
+        names = ("pitch_a", "pitch_b", "pitch_out", "apart_a", "apart_b", "apart_out")
+        return [found[n] for n in (*sizes, *names, "images", "alignment")]
+
+    assert struct(rows, y)[:6] == [7, 147, 13, 13, 13, 7]
+    assert struct(rows, y)[9:] == [1, 16]
+    assert struct(lies, y) == [7, 49, 13, 13, 49, 7, 0, 660, 343, 3, 4]
+    assert struct(rows, first) == [49, 7, 13, 13, 13, 50, 637, 0, 352, 3, 4]
+    assert struct(lies, first) == [49, 7, 13, 49, 13, 50, 660, 0, 352, 3, 16]
+
+
+def test_layouts_of_several_images_are_planes_by_both_distances() -> None:
+    """Bytes that have to divide them, and what is none."""
+
+    def planes(strides: tuple[int, ...], step: int, n: int = 2) -> bool:
+        return ArrayLayout((n, 3, 4, 5), strides).planes(step, 2) is not None
+
+    assert planes((64, 4, 1, 12), 8)
+    assert not planes((64, 4, 1, 12), 16)
+    assert planes((64, 4, 1, 16), 16)
+    assert not planes((68, 4, 1, 16), 16)
+    assert planes((68, 4, 1, 16), 16, n=1)
+    assert planes((0, 4, 1, 16), 16)
+    assert planes((16, 4, 1, 32), 16)
+    assert not planes((-64, 4, 1, 16), 16)
+    assert not planes((64, 5, 1, 16), 2)
+    assert not planes((64, 4, 1, 8), 2)
+
+
+@pytest.fixture
+def with_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine that has it."""
+    monkeypatch.setattr(machine, "has_cublaslt", lambda: True)
+    planner.plan.cache_clear()
+    yield
+    planner.plan.cache_clear()
+
+
+def found(
+    direction: str, problem: Problem, numbers: str, *, first: bool = True, **how: Any
+) -> PlannedCall:
+    """What a call plans whose maps lie channels-first, or last, on an H200."""
+    a, b, _ = shapes(direction, problem)
+    lies = ArrayLayout.fresh(a)
+    lies = lies.channels_first() if first else lies
+    x, w = (
+        Described(each.shape, each.strides, DTYPES[numbers], 0, True)
+        for each in (lies, ArrayLayout.fresh(b))
+    )
+    options = ConvOptions(**how).checked()
+    return PlannedCall.of(resolve(direction, problem, options, x, w, None, meant=H200))
+
+
+def picked(made: PlannedCall) -> tuple[str, list[str]]:
+    """Which kernel, and what is copied."""
+    assert made.plan
+    return made.plan.kernel, list(made.copies)
+
+
+OWN = "Γ1(1,1)"
+WIDE = Problem.of((32, 56, 56, 64), (256, 1, 1, 64))
+DEEP = Problem.of((32, 28, 28, 512), (128, 1, 1, 512))
+
+
+def test_planes_are_read_in_place_where_copies_would_take_longer(with_library) -> None:
+    """Picks would be between copies; where channels lie last they stay."""
+    for direction in CORRELATIONS:
+        for problem, precision in ((WIDE, "fp16"), (DEEP, "fp16"), (WIDE, "bf16"), (WIDE, "fp32")):
+            assert picked(found(direction, problem, precision)) == ("cuBLASLt", [])
+            if (precision, problem) != ("fp16", DEEP):
+                assert picked(found(direction, problem, precision, first=False)) == (OWN, [])
+        assert picked(found(direction, DEEP, "fp32")) == (OWN, ["a", "out"])
+
+
+def test_few_pixels_an_image_are_copied(with_library) -> None:
+    """A product of four pixels fills no block: copies take less time, unless the product is what
+    was named."""
+    problem = Problem.of((512, 2, 2, 256), (256, 1, 1, 256))
+    made = found("forward", problem, "fp32")
+    assert list(made.copies) == ["a", "out"]
+    named = found("forward", problem, "fp32", algorithm="direct;variant=cublaslt")
+    assert not named.copies
+    many = Problem.of((MOST_BLOCKS + 1, 2, 2, 4), (4, 1, 1, 4))
+    assert found("forward", many, "fp32", algorithm="direct;variant=cublaslt").copies
+
+
+def test_what_says_how_is_what_is_taken(with_library) -> None:
+    asked: tuple[dict[str, Any], ...] = {"algorithm": "direct"}, {"tolerance": 1e-2}
+    for how in asked:
+        made = found("forward", WIDE, "fp32", **how)
+        assert list(made.copies) == ["a", "out"], how
+    assert list(found("forward", WIDE, "fp32", precision="fp32_split").copies) == ["a", "out"]
+    assert not found("forward", WIDE, "fp32", workspace_limit=0).copies
+
+
+def test_without_the_library_picks_stay(with_library, monkeypatch) -> None:
+    monkeypatch.setattr(machine, "has_cublaslt", lambda: False)
+    monkeypatch.setattr(machine, "driver_cuda", lambda: (13, 0))
+    planner.plan.cache_clear()
+    assert picked(found("forward", WIDE, "fp16")) == (OWN, ["a", "out"])
+
+
+def test_no_filter_is_kept_for_planes(with_library, library, monkeypatch) -> None:
+    """Which are read beside the filter as it is; for rows it is transformed once."""
+    monkeypatch.setattr(conv, "transform", lambda *of, smallest: "transformed")
+    x, w = (np.zeros(shape, np.float32) for shape in (WIDE.x_shape, WIDE.w_shape))
+    asked = "forward", WIDE, Array(w), ConvOptions().checked()
+    assert conv.transform_if_used(*asked) == "transformed"
+    assert conv.transform_if_used(*asked, Array(x)) == "transformed"
+    assert conv.transform_if_used(*asked, Array(spaced(x))) is None
+
+
+def test_copies_count_with_launches_and_both_ways() -> None:
+    assert copies(H200, []) == 0
+    once = MODEL.device.launch + copying(H200, 2e6)
+    assert copies(H200, [10**6, 10**6]) == pytest.approx(2 * once)
+
+
+def test_the_faster_of_both_is_taken(with_library) -> None:
+    """By what copies take, of maps that are planes."""
+    request = Request(DEEP, "forward", H200, None, "fp32")
+    chosen = planner.plan(request)
+    product = planner.plan(replace(offered_request(request), planes=True))
+    margin = product.predicted - chosen.predicted
+    assert margin > 0
+    for factor, kernel in ((0.9, chosen.kernel), (1.1, "cuBLASLt")):
+        rate = (copying(H200, 1 << 40) / (1 << 40)) * 2
+        enough = int((factor * margin - MODEL.device.launch) / rate)
+        assert enough > 0
+        taken = in_planes(request, chosen, planner.plan, lambda step, n=enough: [n])
+        assert taken.kernel == kernel
+    assert in_planes(request, chosen, planner.plan, lambda step: []) is chosen
+
+
+def offered_request(request: Request) -> Request:
+    """The same by the product's name."""
+    return replace(request, algorithm=winolab.direct(variant="cublaslt"))
+
+
+def test_blocks_are_each_images_own() -> None:
+    """49 columns fill no block of 64 as 1,568 do."""
+    problem = Problem.of((32, 7, 7, 512), (2048, 1, 1, 512))
+    rows = offered(problem, "forward", "fp32")[0]
+    planes = offered(problem, "forward", "fp32", planes=True)[0]
+    assert (rows.images, planes.images) == (1, 32)
+    assert cost.cut(rows, (128, 128))[0] == 16 * 13
+    assert cost.cut(planes, (128, 128))[0] == 16 * 32
+    assert planes.predicted > rows.predicted
+    assert offered(problem, "backward_filter", "fp32", planes=True)[0].images == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("direction", CORRELATIONS)
+def test_images_on_a_gpu_lie_at_any_distance(direction, precision) -> None:
+    """Against FP64, the same bits again; what lies between images stays."""
+    cp: Any = driver.cupy()
+    shapes_of = (
+        *BATCHES.values(),
+        Problem.of((32, 7, 7, 512), (256, 1, 1, 512)), Problem.of((8, 28, 28, 96), (40, 1, 1, 96)),
+        Problem.of((4, 56, 56, 64), (256, 1, 1, 64)), Problem.of((33, 3, 5, 7), (9, 1, 1, 7)),
+    )  # fmt: skip
+    for problem in shapes_of:
+        p = offered(problem, direction, precision)[0]
+        a, b = operands(problem, direction, precision)
+        w = cp.asarray(b)
+        for lies in (spaced, partial(spaced, more=5), partial(spaced, more=16), woven):
+            first = lies(a, among=cp)
+            bits = []
+            for _ in range(3):
+                result = lies(result_of(direction, problem, a.dtype), among=cp)
+                called(direction, problem, first, w, out=result)
+                bits.append(cp.asnumpy(result))
+                around = result
+                while around.base is not None:
+                    around = around.base
+                assert int(cp.isnan(around).sum()) == around.size - result.size
+            assert too_far(p, a, b, bits[0]) == 0, problem
+            assert all(np.array_equal(bits[0], other) for other in bits[1:])
