@@ -42,7 +42,7 @@ from winolab.gpu.params import Params
 from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.planner import plan as planned
 from winolab.gpu.planner.request import Plan
-from winolab.gpu.runtime import loader
+from winolab.gpu.runtime.call import kernels_of
 from winolab.lines import rewrite
 
 RESULTS = ROOT / "experiments" / "results" / "counters.jsonl"
@@ -258,7 +258,7 @@ def launches(case: Case) -> Iterator[dict[str, Any]]:
         return
     notes: list[dict[str, Any]] = []
     calls: Counter[tuple] = Counter()
-    loaded = loader.load(plan.source(), plan.kernel, plan.shared(), 0)
+    loaded = kernels_of(plan, 0)
     kernels = {name: Profiled(kernel, notes, calls) for name, kernel in loaded.items()}
     arrays = Arrays(plan.direction, plan.problem, case.group)
     arrays.fill(-1, 1)

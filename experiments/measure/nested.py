@@ -38,7 +38,7 @@ from winolab.gpu.families.nested.plan import NestedPlan, plans
 from winolab.gpu.families.nested.tiles import MODULI
 from winolab.gpu.planner import planner
 from winolab.gpu.planner.request import PRECISIONS, Plan, Request
-from winolab.gpu.runtime import loader
+from winolab.gpu.runtime.call import kernels_of
 from winolab.lines import rewrite
 
 RESULTS = ROOT / "experiments" / "results" / "nested.jsonl"
@@ -184,7 +184,7 @@ def measured(problem: Problem, group: str, found: dict[Plan, str], rounds: int) 
     calls: dict[str, Callable[[], Any]] = {}
     rows: dict[str, dict[str, Any]] = {}
     for plan, role in found.items():
-        kernels = loader.load(plan.source(), plan.kernel, plan.shared(), 0)
+        kernels = kernels_of(plan, 0)
         run = bound(plan, lambda kernels=kernels: kernels, 0)
         workspace = cp.full(max(plan.workspace, 256), 255, "uint8")
         arrays.poison()

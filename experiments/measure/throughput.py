@@ -213,8 +213,9 @@ def summary(case: Case, rows: Sequence[bench.Row]) -> str:
 
 def compile_all(plans: Iterable[Plan]) -> int:
     """Compile these plans' kernels into the disk cache, on all cores; how many there are."""
-    return compile_sources({plan.source(): f"{plan.kernel} {plan.precision} {plan.config}"
-                            for plan in plans})  # fmt: skip
+    return compile_sources(
+        {u.source(): u.title for plan in plans for u in plan.translation_units()}
+    )
 
 
 def compile_sources(titles: Mapping[str, str]) -> int:

@@ -188,9 +188,9 @@ def _plans(request: Request) -> list[Plan]:
 def loaded(problem: Problem, unit: str, device: Device) -> dict[str, str]:
     """The translation units that our calls of a case load, each with a title: what is compiled in a
     call is compiled alone."""
-    found = {p.source(): f"{p.kernel} {p.precision} {p.config}"
+    found = {u.source(): u.title
              for (method, _), plans in ours(problem, unit, device).items()
-             for p in plans if method != "dwm"}  # fmt: skip
+             for p in plans if method != "dwm" for u in p.translation_units()}  # fmt: skip
     shapes = problem.x_shape, problem.w_shape, problem.y_shape
     x, w, y = (np.empty(shape, DTYPES[unit]) for shape in shapes)
 

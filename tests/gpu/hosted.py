@@ -16,7 +16,7 @@ from tests.gpu.support.host_compiler import COUNT, OUTER_PRODUCTS, HostError, bu
 from winolab.gpu.codegen.emit import kernel
 from winolab.gpu.params import Params, View
 from winolab.gpu.planner.correlation import three
-from winolab.gpu.planner.fallback import GradientWithFallback
+from winolab.gpu.planner.translation_unit import kernels_by_unit
 from winolab.gpu.runtime.cache.source import Source
 
 # Files of codegen/kernels/ with inline PTX, for which host/ has C++.
@@ -197,11 +197,12 @@ def counting(plan: Any) -> tuple[dict[str, Any], dict[str, list[Requests]]]:
 
 
 def loaded(plan: Any, seed: int = 0) -> dict[str, Any]:
-    """A plan's kernels; those of a GradientWithFallback come from two sources."""
-    if not isinstance(plan, GradientWithFallback):
-        return dict(load(plan.source(), plan.shared(), seed))
-    fallback = load(plan.fallback.source(), plan.fallback.shared(), seed)
-    return loaded(plan.primary, seed) | {f"{name}_fallback": k for name, k in fallback.items()}
+    """A plan's kernels, of all its translation units."""
+    return {
+        name: kernel
+        for unit, shared in kernels_by_unit(plan)
+        for name, kernel in load(unit.source(), shared, seed).items()
+    }
 
 
 def execute(

@@ -201,7 +201,7 @@ class Unit:
         if isinstance(picked, CorrelationWithFallback):
             tail = (entry := "winolab_gamma_ffma_fallback", picked.shared()[entry])
             name = f"{found[1].name}, tail"
-            found.append(cls(case, arch, name, picked.source(), (tail,), "fallback"))
+            found.append(cls(case, arch, name, picked.behind.source(), (tail,), "fallback"))
         return found
 
     @classmethod

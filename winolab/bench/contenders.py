@@ -24,7 +24,7 @@ from winolab.gpu.planner.planner import candidates as choices
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.ranking import AS_EXACT, loses, loss
 from winolab.gpu.planner.request import Plan, Request
-from winolab.gpu.runtime import loader
+from winolab.gpu.runtime.call import kernels_of
 from winolab.gpu.runtime.replay import Recording, address_of
 from winolab.problem import shapes
 
@@ -222,8 +222,7 @@ def _name(p: Plan) -> str:
 def _ours(chosen: Plan, preferred: bool, index: int, prepared: bool = False) -> Contender:
     @cache
     def kernels() -> Mapping[str, Launchable]:
-        title = f"{chosen.kernel} {chosen.precision} {chosen.config}"
-        return loader.load(chosen.source(), title, chosen.shared(), index)
+        return kernels_of(chosen, index)
 
     labels = {
         "method": "winolab",

@@ -106,8 +106,9 @@ def _units(asked: Resolved, kept: bool) -> Iterator[Unit]:
     if kept and made.plan and made.plan.prepared_size:
         plans.append(plan_for(asked, asked.fresh, apart=True))
     for plan in plans:
-        if plan and not asked.problem.empty and (source := source_of(plan)):
-            yield Unit(titled(plan), source, arch)
+        for unit in plan.translation_units() if plan and not asked.problem.empty else ():
+            if source := source_of(unit):
+                yield Unit(unit.title, source, arch)
     copies = {name: copied.copy for name, copied in made.copies.items()}
     if made.after:
         copies["out"] = made.after

@@ -42,7 +42,7 @@ def timed() -> Iterator[dict[str, float]]:
     places = {
         "plan": (planned, "planned"),
         "source": (call, "source_of"),
-        "cubin": (loader, "cubin"),
+        "cubin": (loader, "_cubins"),
         "load": (loader, "_kernels"),
         "prepare": (conv, "prepare_call"),
         "filter": (conv, "transform"),

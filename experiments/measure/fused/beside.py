@@ -44,7 +44,7 @@ from winolab.gpu.families.fused2d.plan import Fused2dPlan, plans
 from winolab.gpu.params import View
 from winolab.gpu.planner import planner
 from winolab.gpu.planner.request import Plan
-from winolab.gpu.runtime import loader
+from winolab.gpu.runtime.call import kernels_of
 from winolab.lines import rewrite
 from winolab.spread import pool
 
@@ -170,12 +170,6 @@ class Ordered:
 AXES = {"nhwc": (0, 1, 2, 3), "nchw": (0, 3, 1, 2), "chwn": (3, 1, 2, 0)}
 
 
-def kernels_of(plan: Plan) -> Mapping[str, Any]:
-    """A plan's kernels, loaded."""
-    title = f"{plan.kernel} {plan.precision} {plan.config}"
-    return loader.load(plan.source(), title, plan.shared(), 0)
-
-
 def fused(
     plan: Fused2dPlan,
     arrays: Arrays,
@@ -188,7 +182,7 @@ def fused(
     n, h, w, c = (s // 4 for s in ordered.w.strides)
     filters = View(ordered.w.data.ptr, (n, 0, h, w, c))
     views = ordered.view(ordered.x), filters, ordered.view(ordered.y)
-    plan.launch(kernels or kernels_of(plan), *views, workspace, 0)
+    plan.launch(kernels or kernels_of(plan, 0), *views, workspace, 0)
 
 
 def run(case: Case, found: Mapping[Plan, str]) -> list[dict[str, Any]]:

@@ -37,6 +37,7 @@ from winolab.gpu.families.fused2d.plan import Fused2dPlan
 from winolab.gpu.planner import planner
 from winolab.gpu.planner.accuracy import U11, UNITS, predicted_rms
 from winolab.gpu.planner.request import Plan
+from winolab.gpu.runtime.call import kernels_of
 from winolab.ref.algorithms import winograd as reference
 from winolab.ref.arithmetic.order import Order
 from winolab.ref.arithmetic.simulated import arithmetic
@@ -116,7 +117,7 @@ def measured(problem: Problem, p: Plan, data: str) -> dict[str, Any]:
     arrays.fill(*ENDS[data])
     arrays.poison()
     memory = cp.empty(max(1, p.workspace), "uint8")
-    bound(p, partial(beside.kernels_of, p), 0)(arrays, memory.data.ptr)
+    bound(p, partial(kernels_of, p, 0), 0)(arrays, memory.data.ptr)
     a, b = arrays.operands["NHWC"]
     y = arrays.result("NHWC").astype("float64")
     if p.direction == "backward_filter":

@@ -39,6 +39,7 @@ from winolab.gpu.families.fused2d.config import GRADIENT, Config, narrow
 from winolab.gpu.families.fused2d.plan import Fused2dPlan, plans
 from winolab.gpu.planner import planner
 from winolab.gpu.planner.request import Plan
+from winolab.gpu.runtime.call import kernels_of
 from winolab.lines import rewrite
 from winolab.spread import pool
 
@@ -116,7 +117,7 @@ def run(case: Case, found: Sequence[Plan]) -> list[dict[str, Any]]:
     for p in found:
         order = getattr(p.config, "order", "nhwc")
         if order == "nhwc":
-            kernels = partial(fused2d.kernels_of, p)
+            kernels = partial(kernels_of, p, 0)
             calls[name(p)] = partial(bound(p, kernels, 0), arrays, memory.data.ptr)
         elif isinstance(p, Fused2dPlan):
             orders.setdefault(order, Ordered(arrays, order))

@@ -23,7 +23,6 @@ from typing import Annotated, Any
 import typer
 
 from experiments.harness.facts import ROOT
-from experiments.measure.fused import beside
 from experiments.measure.fused.on_paper import PRECISIONS, ROWS, SPLITS, layers
 from experiments.measure.fused.replaced import Row, replaced
 from experiments.measure.throughput import compile_all, compile_sources
@@ -40,6 +39,7 @@ from winolab.gpu.params import INT, POINTER, Layout
 from winolab.gpu.planner import planner
 from winolab.gpu.planner.request import Plan
 from winolab.gpu.runtime import loader
+from winolab.gpu.runtime.call import kernels_of
 from winolab.ref.algebra.transforms import transforms
 from winolab.spread import pool
 
@@ -126,7 +126,7 @@ def run(case: tuple[str, Problem, str, Plan], _: Row) -> Iterator[Row]:
     arrays = Arrays("forward", problem, group)
     arrays.fill(-1, 1)
     memory = driver.cupy().empty(max(1, pick.workspace), "uint8")
-    kernels = partial(beside.kernels_of, pick)
+    kernels = partial(kernels_of, pick, 0)
     calls: dict[str, Callable[[], Any]] = {
         "pick": partial(bound(pick, kernels, 0), arrays, memory.data.ptr)
     }

@@ -15,7 +15,7 @@ import statistics
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import product
 from typing import Any
@@ -60,8 +60,12 @@ def pretended(past_python: bool = False) -> Iterator[None]:
     nothing, describe = Driver(), arrays.TORCH.describe
     by = plain.NATIVE.of(list(plain.PLAIN["cpu"]))
 
-    def load(source: str, title: str, shared: Mapping[str, int], index: int) -> Any:
-        return {name: driver.Kernel(name, 1, size, None) for name, size in shared.items()}
+    def load(units: Sequence[loader.Asked], index: int) -> Any:
+        return {
+            name: driver.Kernel(name, 1, size, None)
+            for unit in units
+            for name, size in unit.shared.items()
+        }
 
     with ExitStack() as stack:
         for where, name, value in (
@@ -69,7 +73,7 @@ def pretended(past_python: bool = False) -> Iterator[None]:
             (cuda_graphs, "driver", lambda: nothing),
             (driver, "device", lambda index: datasheet("h200")),
             (driver, "make_current", lambda index: None),
-            (loader, "load", load),
+            (loader, "load_units", load),
             (arrays, "_device", lambda index: torch.device("cpu")),
             (arrays, "_current_device", lambda: lambda: 0),
             (arrays, "_stream_of", lambda: lambda index: 7),

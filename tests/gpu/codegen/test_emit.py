@@ -128,7 +128,7 @@ def test_a_condition_of_another_kind_is_refused() -> None:
     """It stood in sources as it was, and was true for every one of them."""
     text = f"#ifndef {EPILOGUE}\nint y;\n#endif\n"
     with pytest.raises(
-        ValueError, match="#ifndef EPILOGUE: of EPILOGUE, LEFT_OUT use #ifdef, #else"
+        ValueError, match="#ifndef EPILOGUE: of EPILOGUE, FALLBACK, LEFT_OUT use #ifdef, #else"
     ):
         _chosen(text, frozenset())
 

@@ -64,6 +64,9 @@ class Changed:
     def source(self) -> str:
         return self.text
 
+    def translation_units(self) -> tuple[Any, ...]:
+        return (self,)
+
 
 @pytest.fixture(scope="module")
 def case():

@@ -357,7 +357,7 @@ def test_calls_are_kept_by_how_arrays_lie(library, monkeypatch) -> None:
 def test_a_plan_of_every_problem_is_dumped_where_it_is_asked_for(tmp_path, monkeypatch) -> None:
     """Also where others' have the same kernel."""
     monkeypatch.setenv("WINOLAB_DUMP", str(tmp_path))
-    monkeypatch.setattr(loader, "load", lambda *_: {})
+    monkeypatch.setattr(loader, "load_units", lambda *_: {})
     named, wide = parse_algorithm("gamma:4:2:3"), (*SHAPE[:-1], 2 * SHAPE[-1])
     plans = [
         plan(Request(problem, direction, H100, named, "fp32_ffma"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
+from threading import Barrier
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.machine import MachineError
-from winolab.gpu.runtime import loader
+from winolab.gpu.runtime import loader, nvrtc
+from winolab.gpu.runtime.loader import Asked
 
 
 class CUDADriverError(RuntimeError):
@@ -71,3 +73,32 @@ def test_code_that_does_not_fit_is_no_broken_cache(tmp_path, monkeypatch, compil
         loader.load("another source", "full", {"k": 0}, 0)
     assert isinstance(loader.load("another source", "full", {"k": 0}, 0)["k"], driver.Kernel)
     assert len(compiler) == 1
+
+
+def test_units_of_a_plan_are_compiled_beside_each_other(
+    tmp_path, monkeypatch, compiler, caplog
+) -> None:
+    """Each begins before another ends; what the cache has is not compiled again."""
+    cupy, both = Driver(0), Barrier(2, timeout=60)
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(driver, "cupy", lambda: cupy)
+    monkeypatch.setattr(driver, "device", lambda _: H100)
+    stand_in = nvrtc.compile_cubin
+
+    def compiled(text: str, arch: str) -> nvrtc.Compiled:
+        both.wait()
+        return stand_in(text, arch)
+
+    monkeypatch.setattr(nvrtc, "compile_cubin", compiled)
+    split, behind = Asked("split", "products", {"k": 0}), Asked("again", "fallback", {"k_2": 0})
+    found = loader.load_units([split, behind], 0)
+    assert {name: kernel.name for name, kernel in found.items()} == {"k": "k", "k_2": "k_2"}
+    assert sorted(text for text, _ in compiler) == ["again", "split"]
+    assert {f"compiling {each} for sm_90a" for each in ("products", "fallback")} <= {
+        record.getMessage() for record in caplog.records
+    }
+    monkeypatch.setattr(nvrtc, "compile_cubin", stand_in)
+    another = Asked("another", "other products", {"k": 0})
+    assert loader.load_units([another, behind], 0).keys() == {"k", "k_2"}
+    assert [text for text, _ in compiler[2:]] == ["another"]
+    assert loader.load_units([split, behind], 0) is found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, cast
@@ -142,9 +142,15 @@ def on_the_cpu(monkeypatch: Any, load: Any, launch: Any) -> None:
     monkeypatch.setattr(driver, "Launch", launch)
     monkeypatch.setattr(cublaslt, "on", lambda index: nullcontext())
     monkeypatch.setattr(loader, "load", load)
+    monkeypatch.setattr(loader, "load_units", one_by_one)
     monkeypatch.setattr(calls, "kept", {})
     monkeypatch.setattr(smaller, "_limits", {})
     monkeypatch.setattr(calls, "described_by", dict(calls.described_by))
+
+
+def one_by_one(units: Sequence[loader.Asked], index: int) -> dict[str, Any]:
+    """What ``loader.load`` has of each unit, nothing compiled before."""
+    return {name: kernel for unit in units for name, kernel in loader.load(*unit, index).items()}
 
 
 def host_encoder(map: TensorMap, to: int) -> Callable[[int], None]:

@@ -106,9 +106,10 @@ WGMMA_WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256)  # m64nNk16 of mma.
 
 ROOT = Path(str(resources.files("winolab.gpu")))
 SHARED, FAMILIES = ROOT / "codegen" / "kernels", ROOT / "families"
-EPILOGUE = "EPILOGUE"
-# What applies an epilogue; what measures a kernel without some of its steps.
-CONDITIONS = frozenset({EPILOGUE, "LEFT_OUT"})
+EPILOGUE, FALLBACK = "EPILOGUE", "FALLBACK"
+# What applies an epilogue; what leaves the products out that a fallback is behind; what measures a
+# kernel without some of its steps.
+CONDITIONS = frozenset({EPILOGUE, FALLBACK, "LEFT_OUT"})
 CONDITIONAL = re.compile(
     rf"^ *#ifdef ({'|'.join(sorted(CONDITIONS))})\n(.*?)(?:^ *#else\n(.*?))?^ *#endif\n\n?",
     re.M | re.S,

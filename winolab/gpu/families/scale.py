@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from winolab.algorithm import Tile
 from winolab.device import Device
+from winolab.gpu.codegen.emit import FALLBACK, unit
 from winolab.gpu.codegen.structs import layout, size
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import Correlation
@@ -63,6 +64,13 @@ def constants(*sides: tuple[Tile, Transforms]) -> dict[str, int]:
         "LEAST_INPUT": math.ceil(unit * math.sqrt(inputs)),
         "LEAST_FILTER": math.ceil(unit * math.sqrt(filters)),
     }
+
+
+def found_source(*sides: Transforms) -> str:
+    """The unit of what a fallback's launch asks first: what the kernels found that scaled x for
+    these transforms. Others that scale it as much have the same."""
+    constants = {"HEADROOM": HEADROOM, "SCALE_INPUT": _growth(*(made.BT for made in sides))}
+    return unit("what checks found", constants | BLOCKS | {FALLBACK: 1}, {}, ("accuracy_check",))
 
 
 def _squares(matrix: Matrix) -> list[list[float]]:

@@ -11,6 +11,7 @@ from winolab.gpu.planner.request import (
     Plan,
     Sum,
 )
+from winolab.gpu.planner.translation_unit import TranslationUnit
 from winolab.kind import ShowsText
 from winolab.ref.arithmetic.split import Scale
 
@@ -19,6 +20,10 @@ WHOLE_SUMS = ((1.0, 1),)  # all results, each in one sum
 
 class TakesFilters(ShowsText):
     """A Plan's members about a filter apart, a fallback and an epilogue, where it has none."""
+
+    @property
+    def title(self: Plan) -> str:
+        return f"{self.kernel} {self.precision} {self.config}"
 
     @property
     def checked_correlation(self) -> CheckedCorrelation | None:
@@ -71,6 +76,9 @@ class BasePlan(TakesFilters):
     @property
     def fallback(self) -> Plan | None:
         return None
+
+    def translation_units(self: Plan) -> tuple[TranslationUnit, ...]:
+        return (self,)
 
     def scaled(self: Plan, scale: Scale | None) -> Plan:
         return self

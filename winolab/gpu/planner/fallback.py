@@ -8,7 +8,6 @@ for it: no host waits, and a CUDA graph can hold both.
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from winolab.device import Device
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.base_plan import TakesFilters
 from winolab.gpu.planner.device_model import MODEL
+from winolab.gpu.planner.fallback_units import FallbackUnit, OneLaunchUnit, joined, renamed
 from winolab.gpu.planner.request import (
     CheckedCorrelation,
     FallbackCorrelation,
@@ -27,6 +27,7 @@ from winolab.gpu.planner.request import (
     Plan,
     Sum,
 )
+from winolab.gpu.planner.translation_unit import TranslationUnit
 from winolab.options import KernelConfig
 from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.arithmetic.split import Scale
@@ -70,9 +71,10 @@ class PlanWithFallback(TakesFilters, ABC):
     def predicted(self) -> float:
         """Seconds, of data that split products serve."""
 
+    @property
     @abstractmethod
-    def source(self) -> str:
-        """The translation unit of both plans' kernels, and of what else they need."""
+    def behind(self) -> FallbackUnit:
+        """What has the fallback's kernels."""
 
     @abstractmethod
     def shared(self) -> dict[str, int]:
@@ -160,12 +162,13 @@ class PlanWithFallback(TakesFilters, ABC):
             f"together   {self.workspace} B workspace, predicted {self.predicted * 1e6:.1f} µs"
         )
 
-    def _source(self, fallback: str) -> str:
-        """Both units in one, in namespaces of their own."""
-        parts = {"split": self.primary.source(), "fallback": fallback}
-        return "\n".join(
-            f"namespace {name} {{\n{text}\n}}  // namespace {name}" for name, text in parts.items()
-        )
+    def translation_units(self) -> tuple[TranslationUnit, ...]:
+        """The primary's, and the fallback's, which other plans may have, too."""
+        return (*self.primary.translation_units(), self.behind)
+
+    def source(self) -> str:
+        """Both in one."""
+        return joined(self.primary.source(), self.behind.text)
 
 
 @dataclass(frozen=True)
@@ -185,18 +188,18 @@ class GradientWithFallback(PlanWithFallback):
     def predicted(self) -> float:
         return self.primary.predicted + len(self.fallback.shared()) * MODEL.device.idle
 
-    def source(self) -> str:
-        return self._source(_renamed(self.fallback.source()))
+    @property
+    def behind(self) -> FallbackUnit:
+        return FallbackUnit(self.fallback)
 
     def shared(self) -> dict[str, int]:
-        fallback = {_renamed(name): size for name, size in self.fallback.shared().items()}
-        return self.primary.shared() | fallback
+        return self.primary.shared() | self.behind.shared()
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
         self.primary.launch(kernels, a, b, out, workspace, index)
-        again = {name: kernels[_renamed(name)] for name in self.fallback.shared()}
+        again = {name: kernels[renamed(name)] for name in self.fallback.shared()}
         self.fallback.launch(again, a, b, out, workspace + self.kept, index, wanted=workspace)
 
 
@@ -248,14 +251,15 @@ class CorrelationWithFallback(_Correlation):
         """Bytes of workspace beside the transformed filters."""
         return max(self.kept, self.primary.workspace - self.primary.prepared_size)
 
-    def source(self) -> str:
-        return self._source(_renamed(self.fallback.fallback_source()))
+    @property
+    def behind(self) -> FallbackUnit:
+        return OneLaunchUnit(self.fallback, self.primary)
 
     def shared(self) -> dict[str, int]:
         split = {
             name: size for name, size in self.primary.shared().items() if name != "winolab_scan"
         }
-        return split | {_renamed(name): size for name, size in self._again.items()}
+        return split | self.behind.shared()
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
@@ -281,7 +285,7 @@ class CorrelationWithFallback(_Correlation):
 
     def _of(self, kernels: Kernels) -> Kernels:
         """The fallback's kernels, by its own names."""
-        return {name: kernels[_renamed(name)] for name in self._again}
+        return {name: kernels[renamed(name)] for name in self._again}
 
     @cached_property
     def _again(self) -> dict[str, int]:
@@ -311,11 +315,6 @@ def verify(flags: Sequence[int]) -> None:
             "result is not finite; "
             "use on_range='fallback', or precision 'fp32_ffma'"
         )
-
-
-def _renamed(text: str) -> str:
-    """Kernels' names as the fallback has them: each says that it is one's."""
-    return re.sub(r"\bwinolab_(?!\w*_fallback\b)\w+", r"\g<0>_fallback", text)
 
 
 def needs_scale(plan: Plan) -> bool:

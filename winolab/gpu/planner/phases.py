@@ -21,6 +21,7 @@ from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.ranking import WORTH
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Plan, Request
+from winolab.gpu.planner.translation_unit import TranslationUnit
 from winolab.options import KernelConfig
 from winolab.problem import NAMES
 from winolab.ref.algorithms.dwm.parts import Part, parts
@@ -141,8 +142,12 @@ class PhasedPlan(BasePlan):
         return replace(self, phases=tuple(scaled)) if scale else self
 
     def source(self) -> str:
-        """The translation unit of any phase."""
+        """Any phase's."""
         return self._first.source()
+
+    def translation_units(self) -> tuple[TranslationUnit, ...]:
+        """Any phase's."""
+        return self._first.translation_units()
 
     def shared(self) -> dict[str, int]:
         return self._first.shared()

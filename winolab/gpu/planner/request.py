@@ -15,6 +15,7 @@ from winolab.arguments.tolerance import Tolerance
 from winolab.device import Device
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import CORRELATIONS, check
+from winolab.gpu.planner.translation_unit import Launched
 from winolab.options import KernelConfig
 from winolab.ref.algorithms.winrs.plan import data_size
 from winolab.ref.arithmetic.split import Scale
@@ -49,7 +50,7 @@ class Sum:
     tile: Tile | None = None  # None: the plan's
 
 
-class Plan(Protocol):
+class Plan(Launched, Protocol):
     """Everything about one call: what is computed, by which kernels, at what cost. A frozen value.
 
     The arrays ``a``, ``b`` and ``out`` are x, w, y forward; dy, w, dx for backward data; x, dy, dw
@@ -193,11 +194,8 @@ class Plan(Protocol):
         ...
 
     def source(self) -> str:
-        """The translation unit of its kernels; empty where a library has them."""
-        ...
-
-    def shared(self) -> dict[str, int]:
-        """Its kernels by name, with the bytes of dynamic shared memory of each."""
+        """The text of all its kernels, which could be one translation unit, and by whose digest
+        rows name them; empty where a library has them."""
         ...
 
     def launch(
@@ -234,6 +232,10 @@ class CheckedCorrelation(Plan, Protocol):
         """Bytes of a call's own, first in the workspace."""
         ...
 
+    def found_source(self) -> str:
+        """The text of what its kernels found, behind which a fallback's launch stands."""
+        ...
+
     def scale_params(self, x: View, header: int, rows: int) -> Params:
         """Parameters of the launch that scans x: ``header`` and the filter's ``rows``."""
         ...
@@ -243,7 +245,8 @@ class FallbackCorrelation(Plan, Protocol):
     """A correlation whose kernels can run within one launch, which a scan of x begins."""
 
     def fallback_source(self) -> str:
-        """The translation unit of that launch, and of the filter's transform by itself."""
+        """The text of that launch, and of the filter's transform by itself, behind what
+        kernels found."""
         ...
 
     def fallback_shared(self) -> dict[str, int]:

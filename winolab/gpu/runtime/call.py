@@ -14,6 +14,7 @@ from winolab.gpu import driver
 from winolab.gpu.params import Kernels
 from winolab.gpu.planner.fallback import verify
 from winolab.gpu.planner.request import ITEMSIZE, Plan
+from winolab.gpu.planner.translation_unit import kernels_by_unit
 from winolab.gpu.runtime import loader, smaller
 from winolab.gpu.runtime.array_layout import ArrayLayout, Overlap
 from winolab.gpu.runtime.arrays import Described, Library
@@ -288,11 +289,9 @@ def _loaded(copy: LayoutCopy, name: str, index: int) -> driver.Launchable:
     return loader.load(copy.source(), titled(name), {KERNEL: 0}, index)[KERNEL]
 
 
-def titled(what: Plan | str) -> str:
-    """What the log calls a plan's unit, or a copy of an array of that name."""
-    if isinstance(what, str):
-        return f"a copy of {what} in another memory order"
-    return f"{what.kernel} {what.precision} {what.config}"
+def titled(name: str) -> str:
+    """What the log calls a copy of an array of that name."""
+    return f"a copy of {name} in another memory order"
 
 
 def finish_after(asked: Resolved, made: PlannedCall) -> Recording | None:
@@ -325,11 +324,15 @@ def overlap_of(asked: Resolved, made: PlannedCall) -> Overlap | None:
 
 
 def kernels_of(chosen: Plan, index: int) -> Mapping[str, driver.Launchable]:
-    """The plan's kernels; plan, source and resources are dumped where WINOLAB_DUMP says so."""
-    title = titled(chosen)
+    """The plan's kernels, of all its units; plan, sources and resources are dumped where
+    WINOLAB_DUMP says so."""
     if dumped():  # a plan's text may take its transforms
         p = chosen.problem
         of = f"{chosen.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}"
-        name = re.sub(r"\W+", "-", f"{of} {title}")
+        name = re.sub(r"\W+", "-", f"{of} {chosen.title}")
         dump(f"{name}.plan", f"{chosen}\n")
-    return loader.load(source_of(chosen), title, chosen.shared(), index)
+    units = [
+        loader.Asked(source_of(unit), unit.title, shared)
+        for unit, shared in kernels_by_unit(chosen)
+    ]
+    return loader.load_units(units, index)

@@ -51,6 +51,8 @@ __device__ __forceinline__ bool confirmed(Header* header, int first, int step) {
   return found;
 }
 
+#ifdef FALLBACK
+#else
 // A thread's outputs in CHANNELS neighbouring channels: checked, and scaled back. KEPT: registers keep
 // the channels' factors. ``back``: the inverse of the scale of the outputs' image.
 template <int CHANNELS = 4, bool KEPT = CHANNELS == 2>
@@ -111,6 +113,7 @@ __device__ __forceinline__ void note_in_row(Header* header, const float* to, int
   note(header, {from, 0, factors, pixel_stride, CHECKED_OUTPUTS, 1});
 }
 
+#endif
 // Numbers that vanish though they are not 0, in what one of so many blocks has of x and of all rows.
 __device__ __forceinline__ void scan(const ScaleParams& p, int block, int blocks) {
   const long long first = (long long)block * blockDim.x + threadIdx.x;
@@ -129,6 +132,8 @@ __device__ __forceinline__ void scan(const ScaleParams& p, int block, int blocks
   if (tiny) p.header->flags[TINY] = 1;
 }
 
+#ifdef FALLBACK
+#else
 // Where some results are suspect or 0, and no fallback follows.
 extern "C" __global__ void __launch_bounds__(SCALE_THREADS)
     winolab_scan(const __grid_constant__ ScaleParams p) {
@@ -138,3 +143,4 @@ extern "C" __global__ void __launch_bounds__(SCALE_THREADS)
   if (confirmed(p.header, thread, gridDim.x * blockDim.x)) p.header->flags[CONFIRMED] = 1;
   if (p.header->flags[ZERO]) scan(p, blockIdx.x, gridDim.x);
 }
+#endif

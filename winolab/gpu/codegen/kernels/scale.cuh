@@ -108,6 +108,8 @@ struct Row {
   float scale, back;  // of the row, and its inverse
   float least;        // RMS of outputs, scaled, below which they are suspect
   float tiny;         // whether a number of the row vanishes though it is not 0
+#ifdef FALLBACK
+#else
   // most: bits of its largest element; count: of its elements.
   __device__ __forceinline__ Row(unsigned most, float scale, const Loss& loss, int count)
       : scale(scale), back(inverse_of(scale)), tiny(loss.gone) {
@@ -118,6 +120,7 @@ struct Row {
     const float sum = count ? __fadd_rn(of_inputs, of_filter) : 0.0f;
     least = single ? __int_as_float(0x7f800000) : sum;
   }
+#endif
 };
 
 // Behind the header: the largest elements, as bits, of samples of the first PEAKS images.
@@ -140,6 +143,8 @@ __device__ __forceinline__ long long sampled(unsigned at, unsigned stride) {
   return stride > 1 ? first * SAMPLE_RUN + at % SAMPLE_RUN : at;
 }
 
+#ifdef FALLBACK
+#else
 // Blocks on a multiprocessor, so that the launch has at most 40 registers. With 64 the driver splits
 // the multiprocessor's memory otherwise than for the launch behind, whose blocks then wait, or crowd
 // on 12 of 132 multiprocessors and take 18 us instead of 6 (docs/notes/093).
@@ -202,6 +207,7 @@ extern "C" __global__ void __launch_bounds__(SCALE_THREADS, SCALE_BLOCKS)
   launch_before_done();  // so that who waits for this launch has waited for the filter's, too
 }
 
+#endif
 // The scale of x; all lanes of a warp ask together.
 __device__ __forceinline__ float input_scale(const Header* header) {
   static_assert(SAMPLERS == 4 * 32, "four of each lane");

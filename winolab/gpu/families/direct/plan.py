@@ -34,6 +34,7 @@ from winolab.gpu.families.direct.config import (
 from winolab.gpu.families.direct.cost import ffma_seconds, seconds, split_seconds
 from winolab.gpu.families.direct.source import ffma_source, source, split_source
 from winolab.gpu.families.direct.tiling import TILES, FfmaTiling, SplitTiling, Tiling
+from winolab.gpu.families.scale import found_source
 from winolab.gpu.params import MOST, Kernels, Params, View, uncounted
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import Correlation
@@ -170,6 +171,10 @@ class DirectSplitPlan(SplitTiling, DirectPlan):
         return {"winolab_direct_split": self.config.split_shared_memory} | {
             f"winolab_{name}": 0 for name in others
         }
+
+    def found_source(self) -> str:
+        """The text of what the kernels found."""
+        return found_source()
 
     def scale_params(self, x: View, header: int, rows: int) -> Params:
         """Parameters of the launches that sample and scan x; ``header``, the filter's ``rows``."""

@@ -21,9 +21,11 @@ from winolab.gpu.families.gamma.launch import Launches
 from winolab.gpu.families.gamma.source import SCALING, halvings, source
 from winolab.gpu.families.gamma.tiling import Tiling
 from winolab.gpu.families.gamma.workspace import Workspace
+from winolab.gpu.families.scale import found_source
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.request import CheckedCorrelation
+from winolab.ref.algebra.transforms import transforms
 from winolab.ref.arithmetic.split import Scale
 
 
@@ -145,6 +147,10 @@ class GammaTensorPlan(Tiling, BasePlan, ABC):
     @property
     def checked_correlation(self) -> CheckedCorrelation | None:
         return self if self.checks_accuracy else None
+
+    def found_source(self) -> str:
+        """The text of what the kernels found."""
+        return found_source(transforms(self.tile.n, self.tile.r, self.points, SCALING))
 
     def scale_params(self, x: View, header: int, rows: int) -> Params:
         """Parameters of the launches that sample and scan x; ``header``, the filter's ``rows``."""

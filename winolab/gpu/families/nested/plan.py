@@ -17,7 +17,7 @@ from winolab.arguments.words import agreeing, plural
 from winolab.gpu.families.nested import launch
 from winolab.gpu.families.nested.config import KC, ROW_BYTES, STEP, Config, configs
 from winolab.gpu.families.nested.cost import seconds
-from winolab.gpu.families.nested.source import exchanged, halvings, source, staged
+from winolab.gpu.families.nested.source import exchanged, halvings, made_of, source, staged
 from winolab.gpu.families.nested.tiles import (
     Pair,
     fits,
@@ -27,6 +27,7 @@ from winolab.gpu.families.nested.tiles import (
     serving,
 )
 from winolab.gpu.families.nested.tiling import Tiling, deep
+from winolab.gpu.families.scale import found_source
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import SCALING, Correlation, unserved
@@ -112,6 +113,10 @@ class NestedPlan(Tiling, BasePlan):
     @property
     def checked_correlation(self) -> CheckedCorrelation | None:
         return self if self.split else None
+
+    def found_source(self) -> str:
+        """The text of what the kernels found."""
+        return found_source(*made_of(self.pair, self.points))
 
     def scale_params(self, x: View, header: int, rows: int) -> Params:
         """Parameters of the launches that sample and scan x; ``header``, the filter's ``rows``."""

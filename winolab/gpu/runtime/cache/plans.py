@@ -1,7 +1,7 @@
 """Plans that a process made, kept for the next, in the folder ``plans`` of the kernels' own.
 
-A plan is a function of its request, and a translation unit's text one of the plan, so that both are
-found by what decides them: the request or the plan, field by field, and the sources of this package
+A plan is a function of its request, and a translation unit's text one of the unit, so that both are
+found by what decides them: the request or the unit, field by field, and the sources of this package
 (``sources``). A file begins with the hash of the rest; what is damaged, another user's or of other
 sources is planned anew and written over, whole or not at all, by whichever process comes last: all
 write the same. With ``WINOLAB_PLANS=0`` none are read or written.
@@ -29,6 +29,7 @@ from winolab.gpu.runtime.cache.source import Source, digest
 
 if TYPE_CHECKING:
     from winolab.gpu.planner.request import Plan, Request
+    from winolab.gpu.planner.translation_unit import TranslationUnit
 
 ROOT = Path(__file__).resolve().parents[3]
 # What decides nothing about a plan or a kernel's text stands above the planner.
@@ -65,16 +66,16 @@ def _planned(request: Request, apart: bool) -> Plan:
     return plan
 
 
-def source_of(plan: Plan) -> Source | None:
-    """The plan's translation unit, printed where its hash is not known yet; None where a library
+def source_of(unit: TranslationUnit) -> Source | None:
+    """A plan's translation unit, printed where its hash is not known yet; None where a library
     has its kernels."""
     try:
-        name = _name(f"source {described(plan)}") if kept() else None
+        name = _name(f"source {described(unit)}") if kept() else None
     except Unkept:
         name = None
     if name and (found := _read(name)) and len(found) == HASH:
-        return Source(found.decode(), plan.source)
-    text = plan.source()
+        return Source(found.decode(), unit.source)
+    text = unit.source()
     if not text:
         return None
     made = Source.of(text)
