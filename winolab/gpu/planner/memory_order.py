@@ -30,7 +30,9 @@ def in_planes(
     that are planes at multiples of so many bytes.
     """
     says = bool(request.algorithm or request.config)
-    if not pointwise(request.problem) or (says and MATMUL not in chosen.shared()):
+    if chosen.plane_step or not pointwise(request.problem):
+        return chosen
+    if says and MATMUL not in chosen.shared():
         return chosen
     if not says and (request.tolerance or without_cublaslt()):
         return chosen

@@ -288,10 +288,10 @@ class Request:
     ``aligned_maps`` whether all but the filter, or its gradient, do (None: as ``aligned``),
     ``config`` fixes a family's block shape, and all of a plan's where one is exactly that;
     ``workspace_limit`` is in bytes, ``out_dtype`` is what the result is wanted in, by default the
-    operands', ``tolerance`` what a plan may err, in the algorithm's place; ``finished`` says that
-    bias, residual or activation follow, in a pass behind where a plan's kernels have none;
-    ``planes``, that maps lie channels-first, for plans whose kernels read them so at a price;
-    ``in_phases``, whether a plan may take several passes, each with flags of its own (phases.py).
+    operands', ``tolerance`` what a plan may err, in the algorithm's place; ``finished``, that bias,
+    residual or activation follow, in a pass behind where a plan's kernels have none; ``planes``,
+    that maps lie channels-first; ``in_phases``, whether a plan may take several passes, each with
+    flags of its own (phases.py).
     """
 
     problem: Problem

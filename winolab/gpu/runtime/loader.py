@@ -14,6 +14,7 @@ from typing import NamedTuple
 from winolab.gpu import cublaslt, driver
 from winolab.gpu.driver import Kernel, Launchable
 from winolab.gpu.machine import MachineError
+from winolab.gpu.params import MATMUL
 from winolab.gpu.runtime import nvrtc
 from winolab.gpu.runtime.cache import cubin, kept, remove
 from winolab.gpu.runtime.cache.source import Source
@@ -23,7 +24,7 @@ OUT_OF_MEMORY = 2  # of the driver's status
 
 class Asked(NamedTuple):
     """Kernels of a translation unit, with the bytes of dynamic shared memory of each; ``title`` is
-    what the log calls it. Without a source a library has them."""
+    what the log calls it. A library has MATMUL, alone where there is no source."""
 
     source: str | Source | None
     title: str
@@ -109,14 +110,16 @@ def load(
 
 def load_units(asked: Sequence[Asked], index: int) -> Mapping[str, Launchable]:
     """The kernels of a plan's units, by name, on device ``index``, compiled where no cache has
-    them, or what a library has in their place.
+    them, and what a library has.
 
     Raises MachineError that says what to install or change, MemoryError where the device has none
     left for the code.
     """
     units = tuple(
-        Unit(Source.of(source), title, tuple(shared.items()))
+        Unit(Source.of(source), title, tuple((n, s) for n, s in shared.items() if n != MATMUL))
         for source, title, shared in asked
         if source
     )
-    return _loaded(units, index) if units else cublaslt.functions(index)
+    loaded = _loaded(units, index) if units else {}
+    library = any(MATMUL in each.shared for each in asked)
+    return {**loaded, **cublaslt.functions(index)} if library else loaded

@@ -187,15 +187,16 @@ def plan_for(asked: Resolved, out: ArrayLayout, apart: bool = False) -> Plan | N
     asks = asked.problem, asked.direction, asked.device, options, asked.precision, asked.computed
     request = replace(request_of(*asks, aligned, maps), finished=asked.finishing is not None)
     chosen = planned(request, apart)
-    if not apart and not asked.gradient:
+    if not apart:
         chosen = _in_order(request, chosen, asked, out)
     return chosen.scaled(options.scale)
 
 
 def _in_order(request: Request, chosen: Plan, asked: Resolved, out: ArrayLayout) -> Plan:
     """The plan, or another for maps that it has copied and that lie channels-first."""
-    copied = [(asked.a.given, request.dtype)] if asked.a.copied else []
-    if out != asked.wanted:
+    maps = [asked.a, asked.b] if asked.gradient else [asked.a]
+    copied = [(each.given, request.dtype) for each in maps if each and each.copied]
+    if out != asked.wanted and not asked.gradient:
         copied.append((asked.wanted, asked.computed))
     if not copied or {*request.problem.filter} != {1}:
         return chosen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import winolab
 from tests.gpu.families.cublaslt.cases import (
     BATCHES,
     CORRELATIONS,
+    DIRECTIONS,
     PRECISIONS,
     called,
     offered,
@@ -23,25 +22,19 @@ from tests.gpu.families.cublaslt.cases import (
 from tests.gpu.families.depthwise.cases import operands, too_far
 from tests.gpu.support.pretended import Array
 from winolab.device import datasheet
-from winolab.gpu import driver, machine
+from winolab.gpu import driver
 from winolab.gpu.families.cublaslt import cost
+from winolab.gpu.families.cublaslt.config import USUAL
 from winolab.gpu.families.cublaslt.launch import parameters
-from winolab.gpu.params import MOST_BLOCKS, VECTOR, View
-from winolab.gpu.planner import planner
-from winolab.gpu.planner.device_model import MODEL, copying
-from winolab.gpu.planner.memory_order import copies, in_planes
-from winolab.gpu.planner.request import DTYPES, Request
-from winolab.gpu.runtime import conv
+from winolab.gpu.params import VECTOR, View
+from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.runtime.array_layout import ArrayLayout
-from winolab.gpu.runtime.arrays import Described
-from winolab.gpu.runtime.planned import PlannedCall
-from winolab.gpu.runtime.resolve import resolve
-from winolab.options import ConvOptions
 from winolab.problem import Problem, shapes
 
 H200 = datasheet("h200")
 GUARD = 16  # elements behind an array's memory
 MAP = BATCHES["map"]  # 3×4×6×64 -> 32
+FEW = Problem.of((3, 4, 6, 16), (8, 1, 1, 16))  # whose parts of dw are no larger than the data
 
 
 def laid(values: np.ndarray, first: int, apart: int, lead: int, among: Any) -> Any:
@@ -73,37 +66,48 @@ def result_of(direction: str, problem: Problem, dtype: Any) -> np.ndarray:
     return np.full(shapes(direction, problem)[2], np.nan, dtype)
 
 
+def both(direction: str, a: Any, b: Any, lies: Any) -> tuple[Any, Any]:
+    """Operands, maps of them laid out so."""
+    return lies(a), lies(b) if direction == "backward_filter" else b
+
+
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("direction", CORRELATIONS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_images_lie_at_any_distance(direction, precision, stand_in, library) -> None:
     """With gaps that vectors divide, one behind the other within a channel, all the same image."""
-    p = offered(MAP, direction, precision)[0]
-    a, b = operands(MAP, direction, precision)
+    p = offered(FEW, direction, precision)[0]
+    a, b = operands(FEW, direction, precision)
+    filters = direction != "backward_filter"
 
     def same(values: np.ndarray) -> np.ndarray:
         return np.broadcast_to(spaced(values)[:1], values.shape)
 
     for lies, target in ((spaced, woven), (woven, spaced), (lambda v: spaced(v, 16), spaced)):
-        first, result = lies(a), target(result_of(direction, MAP, a.dtype))
-        called(direction, MAP, Array(first), Array(b), out=Array(result))
+        first, second = both(direction, a, b, lies)
+        result = result_of(direction, FEW, a.dtype)
+        result = target(result) if filters else result
+        called(direction, FEW, Array(first), Array(second), out=Array(result))
         assert too_far(p, a, b, result) == 0
-    first = same(a)
-    got = called(direction, MAP, Array(first), Array(b))
-    assert too_far(p, first, b, got.values) == 0
-    assert not {"a", "out"} & set(library.reordered())
+    first, second = both(direction, a, b, same)
+    got = called(direction, FEW, Array(first), Array(second))
+    assert too_far(p, first, second, got.values) == 0
+    assert not library.reordered()
     assert [each["images"] for each in stand_in.products] == [3] * 4
-    assert {each["b"][6] for each in stand_in.products} == {0}  # of the filter
+    if filters:
+        assert {each["b"][6] for each in stand_in.products} == {0}  # of the filter
     assert stand_in.products[-1]["a"][6] == 0
 
 
 @pytest.mark.parametrize("more", [1, 2, 4])
-@pytest.mark.parametrize("direction", CORRELATIONS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_addresses_of_all_images_are_as_aligned_as_is_said(direction, more, stand_in) -> None:
     """In FP32 images may begin anywhere: what is promised divides each of their addresses."""
     p = offered(MAP, direction, "fp32")[0]
     a, b = operands(MAP, direction, "fp32")
-    result = spaced(result_of(direction, MAP, np.float32), 4)
-    got = called(direction, MAP, Array(spaced(a, more)), Array(b), out=Array(result))
+    result = result_of(direction, MAP, np.float32)
+    result = spaced(result, 4) if direction in CORRELATIONS else result
+    first, second = both(direction, a, b, partial(spaced, more=more))
+    got = called(direction, MAP, Array(first), Array(second), out=Array(result))
     assert too_far(p, a, b, got.values) == 0
     assert stand_in.products[-1]["images"] == 3
     assert stand_in.products[-1]["alignment"] == 4 * more
@@ -143,14 +147,16 @@ def test_what_does_not_fit_is_copied(direction, stand_in, library) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("direction", CORRELATIONS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_sizes_of_one(direction, precision, problem, stand_in) -> None:
     """A channel, a pixel, an image, among gaps and without."""
     p = offered(problem, direction, precision)[0]
     a, b = operands(problem, direction, precision)
     for more in (0, 8):
-        result = spaced(result_of(direction, problem, a.dtype), more)
-        called(direction, problem, Array(spaced(a, more)), Array(b), out=Array(result))
+        result = result_of(direction, problem, a.dtype)
+        result = spaced(result, more) if direction in CORRELATIONS else result
+        first, second = both(direction, a, b, partial(spaced, more=more))
+        called(direction, problem, Array(first), Array(second), out=Array(result))
         assert too_far(p, a, b, result) == 0
 
 
@@ -198,14 +204,68 @@ def test_results_over_what_is_read_are_written_anew(stand_in, library) -> None:
     assert library.copied == before + 1
 
 
-def test_gradients_of_several_images_are_copied_first(stand_in, library) -> None:
-    """Sums over images are one product's of rows."""
-    p = offered(MAP, "backward_filter", "fp32")[0]
-    x, dy = operands(MAP, "backward_filter", "fp32")
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_gradients_of_images_are_added_up(precision, stand_in, library) -> None:
+    """By the launch that adds up buckets, to a gradient of any strides, in float32 or rounded once;
+    rows beside planes, too."""
+    p = offered(FEW, "backward_filter", precision)[0]
+    x, dy = operands(FEW, "backward_filter", precision)
+    for first, second in ((spaced(x), spaced(dy)), (spaced(x), dy), (x, spaced(dy))):
+        around = np.full((8, 1, 1, 24), np.nan, x.dtype)
+        out = around[..., 4:20]
+        called("backward_filter", FEW, Array(first), Array(second), out=Array(out))
+        assert too_far(p, x, dy, out) == 0
+        assert np.isnan(around.astype(float)).sum() == 8 * 8
+        assert stand_in.products[-1]["images"] == 3
+        assert stand_in.products[-1]["d"]["kind"] == 0
+    assert not library.reordered()
+    wide = offered(FEW, "backward_filter", precision, out_dtype="float32")[0]
+    got = called("backward_filter", FEW, Array(spaced(x)), Array(spaced(dy)), out_dtype="float32")
+    assert too_far(wide, x, dy, got.values) == 0
+
+
+def test_gradients_whose_parts_take_more_than_the_data_are_copied(stand_in, library) -> None:
+    """Nor are parts made beyond a limit of workspace, or of arrays that are no planes."""
+    p = offered(MAP, "backward_filter", "fp16")[0]
+    x, dy = operands(MAP, "backward_filter", "fp16")
     got = called("backward_filter", MAP, Array(spaced(x)), Array(spaced(dy)))
     assert too_far(p, x, dy, got.values) == 0
     assert {"a", "b"} <= set(library.reordered())
-    assert stand_in.products[-1]["images"] == 1
+    x, dy = operands(FEW, "backward_filter", "fp16")
+    p = offered(FEW, "backward_filter", "fp16")[0]
+    given = Array(spaced(x)), Array(spaced(dy))
+    for limit, copied in ((0, {"a", "b"}), (1 << 20, set())):
+        got = called("backward_filter", FEW, *given, workspace_limit=limit)
+        assert too_far(p, x, dy, got.values) == 0
+        assert set(library.reordered()) == copied
+    assert [each["images"] for each in stand_in.products] == [1, 1, 3]
+    got = called("backward_filter", FEW, Array(spaced(x, 4)), Array(spaced(dy, 4)))
+    assert too_far(p, x, dy, got.values) == 0
+    assert {"a", "b"} <= set(library.reordered())
+
+
+def test_parts_come_before_the_librarys_workspace() -> None:
+    """Bytes of both; without planes there are no parts, and FP32 has none of the library's."""
+    every = [
+        *offered(FEW, "backward_filter", "fp16", planes=True),
+        *offered(FEW, "backward_filter", "fp32", planes=True),
+    ]
+    assert [p.config.workspace for p in every] == [0, USUAL, 0]
+    for p in every:
+        parts = 3 * 4 * 16 * 8
+        assert (p.parts, p.workspace) == (parts, parts + p.config.workspace)
+        assert set(p.shared()) == {"cublasLtMatmul", "winolab_reduce"}
+        lies = View(0, (24 * 16, 0, 6, 1, 24)), View(0, (24 * 8, 0, 6, 1, 24))
+        dw = View(1 << 20, (16, 0, 0, 0, 1))
+        found = packed(parameters(p, *lies, dw, 1 << 16))
+        assert (found["out"], found["images"], found["depth"]) == (1 << 16, 3, 24)
+        assert found["apart_out"] == 16 * 8
+        behind = (1 << 16) + parts if p.config.workspace else 0
+        assert (found["workspace"], found["size"]) == (behind, p.config.workspace)
+    odd = Problem.of((3, 4, 6, 13), (7, 1, 1, 13))
+    assert {p.workspace % 256 for p in offered(odd, "backward_filter", "fp32", planes=True)} == {0}
+    assert {p.parts for p in offered(FEW, "backward_filter", "fp32")} == {0}
+    assert {p.parts for p in offered(MAP, "backward_filter", "fp16", planes=True)} == {0}
 
 
 def test_structs_have_a_product_an_image() -> None:
@@ -246,116 +306,6 @@ def test_layouts_of_several_images_are_planes_by_both_distances() -> None:
     assert not planes((64, 4, 1, 8), 2)
 
 
-@pytest.fixture
-def with_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine that has it."""
-    monkeypatch.setattr(machine, "has_cublaslt", lambda: True)
-    planner.plan.cache_clear()
-    yield
-    planner.plan.cache_clear()
-
-
-def found(
-    direction: str, problem: Problem, numbers: str, *, first: bool = True, **how: Any
-) -> PlannedCall:
-    """What a call plans whose maps lie channels-first, or last, on an H200."""
-    a, b, _ = shapes(direction, problem)
-    lies = ArrayLayout.fresh(a)
-    lies = lies.channels_first() if first else lies
-    x, w = (
-        Described(each.shape, each.strides, DTYPES[numbers], 0, True)
-        for each in (lies, ArrayLayout.fresh(b))
-    )
-    options = ConvOptions(**how).checked()
-    return PlannedCall.of(resolve(direction, problem, options, x, w, None, meant=H200))
-
-
-def picked(made: PlannedCall) -> tuple[str, list[str]]:
-    """Which kernel, and what is copied."""
-    assert made.plan
-    return made.plan.kernel, list(made.copies)
-
-
-OWN = "Γ1(1,1)"
-WIDE = Problem.of((32, 56, 56, 64), (256, 1, 1, 64))
-DEEP = Problem.of((32, 28, 28, 512), (128, 1, 1, 512))
-
-
-def test_planes_are_read_in_place_where_copies_would_take_longer(with_library) -> None:
-    """Picks would be between copies; where channels lie last they stay."""
-    for direction in CORRELATIONS:
-        for problem, precision in ((WIDE, "fp16"), (DEEP, "fp16"), (WIDE, "bf16"), (WIDE, "fp32")):
-            assert picked(found(direction, problem, precision)) == ("cuBLASLt", [])
-            if (precision, problem) != ("fp16", DEEP):
-                assert picked(found(direction, problem, precision, first=False)) == (OWN, [])
-        assert picked(found(direction, DEEP, "fp32")) == (OWN, ["a", "out"])
-
-
-def test_few_pixels_an_image_are_copied(with_library) -> None:
-    """A product of four pixels fills no block: copies take less time, unless the product is what
-    was named."""
-    problem = Problem.of((512, 2, 2, 256), (256, 1, 1, 256))
-    made = found("forward", problem, "fp32")
-    assert list(made.copies) == ["a", "out"]
-    named = found("forward", problem, "fp32", algorithm="direct;variant=cublaslt")
-    assert not named.copies
-    many = Problem.of((MOST_BLOCKS + 1, 2, 2, 4), (4, 1, 1, 4))
-    assert found("forward", many, "fp32", algorithm="direct;variant=cublaslt").copies
-
-
-def test_what_says_how_is_what_is_taken(with_library) -> None:
-    asked: tuple[dict[str, Any], ...] = {"algorithm": "direct"}, {"tolerance": 1e-2}
-    for how in asked:
-        made = found("forward", WIDE, "fp32", **how)
-        assert list(made.copies) == ["a", "out"], how
-    assert list(found("forward", WIDE, "fp32", precision="fp32_split").copies) == ["a", "out"]
-    assert not found("forward", WIDE, "fp32", workspace_limit=0).copies
-
-
-def test_without_the_library_picks_stay(with_library, monkeypatch) -> None:
-    monkeypatch.setattr(machine, "has_cublaslt", lambda: False)
-    monkeypatch.setattr(machine, "driver_cuda", lambda: (13, 0))
-    planner.plan.cache_clear()
-    assert picked(found("forward", WIDE, "fp16")) == (OWN, ["a", "out"])
-
-
-def test_no_filter_is_kept_for_planes(with_library, library, monkeypatch) -> None:
-    """Which are read beside the filter as it is; for rows it is transformed once."""
-    monkeypatch.setattr(conv, "transform", lambda *of, smallest: "transformed")
-    x, w = (np.zeros(shape, np.float32) for shape in (WIDE.x_shape, WIDE.w_shape))
-    asked = "forward", WIDE, Array(w), ConvOptions().checked()
-    assert conv.transform_if_used(*asked) == "transformed"
-    assert conv.transform_if_used(*asked, Array(x)) == "transformed"
-    assert conv.transform_if_used(*asked, Array(spaced(x))) is None
-
-
-def test_copies_count_with_launches_and_both_ways() -> None:
-    assert copies(H200, []) == 0
-    once = MODEL.device.launch + copying(H200, 2e6)
-    assert copies(H200, [10**6, 10**6]) == pytest.approx(2 * once)
-
-
-def test_the_faster_of_both_is_taken(with_library) -> None:
-    """By what copies take, of maps that are planes."""
-    request = Request(DEEP, "forward", H200, None, "fp32")
-    chosen = planner.plan(request)
-    product = planner.plan(replace(offered_request(request), planes=True))
-    margin = product.predicted - chosen.predicted
-    assert margin > 0
-    for factor, kernel in ((0.9, chosen.kernel), (1.1, "cuBLASLt")):
-        rate = (copying(H200, 1 << 40) / (1 << 40)) * 2
-        enough = int((factor * margin - MODEL.device.launch) / rate)
-        assert enough > 0
-        taken = in_planes(request, chosen, planner.plan, lambda step, n=enough: [n])
-        assert taken.kernel == kernel
-    assert in_planes(request, chosen, planner.plan, lambda step: []) is chosen
-
-
-def offered_request(request: Request) -> Request:
-    """The same by the product's name."""
-    return replace(request, algorithm=winolab.direct(variant="cublaslt"))
-
-
 def test_blocks_are_each_images_own() -> None:
     """49 columns fill no block of 64 as 1,568 do."""
     problem = Problem.of((32, 7, 7, 512), (2048, 1, 1, 512))
@@ -366,11 +316,17 @@ def test_blocks_are_each_images_own() -> None:
     assert cost.cut(planes, (128, 128))[0] == 16 * 32
     assert planes.predicted > rows.predicted
     assert offered(problem, "backward_filter", "fp32", planes=True)[0].images == 1
+    large = Problem.of((32, 56, 56, 64), (256, 1, 1, 64))
+    fit = offered(large, "backward_filter", "fp16", planes=True)[0]
+    assert (fit.images, fit.each) == (32, (64, 256, 56 * 56))
+    slower = replace(MODEL, device=replace(MODEL.device, launch=2 * MODEL.device.launch))
+    more = cost.seconds(fit, slower) - cost.seconds(fit)
+    assert more == pytest.approx(2 * MODEL.device.launch)  # products, and what adds them up
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
-@pytest.mark.parametrize("direction", CORRELATIONS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_images_on_a_gpu_lie_at_any_distance(direction, precision) -> None:
     """Against FP64, the same bits again; what lies between images stays."""
     cp: Any = driver.cupy()
@@ -382,13 +338,14 @@ def test_images_on_a_gpu_lie_at_any_distance(direction, precision) -> None:
     for problem in shapes_of:
         p = offered(problem, direction, precision)[0]
         a, b = operands(problem, direction, precision)
-        w = cp.asarray(b)
         for lies in (spaced, partial(spaced, more=5), partial(spaced, more=16), woven):
-            first = lies(a, among=cp)
+            maps = lies(a, among=cp)
+            other = cp.asarray(b) if direction in CORRELATIONS else lies(b, among=cp)
             bits = []
             for _ in range(3):
-                result = lies(result_of(direction, problem, a.dtype), among=cp)
-                called(direction, problem, first, w, out=result)
+                empty = result_of(direction, problem, a.dtype)
+                result = lies(empty, among=cp) if direction in CORRELATIONS else cp.asarray(empty)
+                called(direction, problem, maps, other, out=result)
                 bits.append(cp.asnumpy(result))
                 around = result
                 while around.base is not None:

@@ -26,17 +26,17 @@ def blocks(plan: Tiling) -> list[Block]:
 def cut(plan: Tiling, block: Block, model: DeviceModel = MODEL) -> tuple[int, int]:
     """How many such blocks the result has, and parts of each sum: as many as fill the GPU and have
     room."""
-    rows, columns, depth = plan.sizes
-    count = plan.images * -(-rows // block[0]) * -(-columns // plan.images // block[1])
+    rows, columns, depth = plan.each
+    count = plan.images * -(-rows // block[0]) * -(-columns // block[1])
     most = depth // int(model.cublaslt.part)
-    room = plan.workspace // (4 * rows * columns)
+    room = plan.config.workspace // (4 * plan.images * rows * columns)
     return count, max(1, min(plan.device.multiprocessors // count, most, room))
 
 
 def products(plan: Tiling, block: Block, model: DeviceModel) -> float:
     """Seconds of the products, and of adding up parts, in such blocks."""
     m, device = model.cublaslt, plan.device
-    rows, columns, depth = plan.sizes
+    rows, columns, depth = plan.each
     count, parts = cut(plan, block, model)
     if 1 in (rows, columns) and plan.images == 1:  # a matrix by a vector, which fills no block
         block = min(block[0], rows), min(block[1], columns)
@@ -49,7 +49,7 @@ def products(plan: Tiling, block: Block, model: DeviceModel) -> float:
     if misaligned(plan):
         total *= m.misaligned
     if parts > 1:
-        total += m.adding + copying(device, 4 * rows * columns * (parts + 1), model)
+        total += m.adding + copying(device, 4 * plan.images * rows * columns * (parts + 1), model)
     return total
 
 
@@ -57,6 +57,8 @@ def misaligned(plan: Tiling) -> bool:
     """Whether a matrix for Tensor Cores has rows in memory that are no whole vectors."""
     rows, columns, depth = plan.sizes
     in_order = (rows, columns) if plan.gradient else (depth, rows)
+    if plan.gradient and plan.planes:  # whose rows are pixels
+        return False
     several = plan.precision != "fp32" and 1 not in plan.sizes
     return several and any(n * ITEMSIZE[plan.dtype] % VECTOR for n in in_order)
 
@@ -66,12 +68,16 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     m = model.cublaslt
     rows, columns, depth = plan.sizes
     operands, result = depth * (rows + columns), rows * columns
-    size = operands * ITEMSIZE[plan.dtype] + result * ITEMSIZE[plan.out_dtype]
+    written = result * ITEMSIZE[plan.out_dtype]
+    size = operands * ITEMSIZE[plan.dtype] + (plan.parts or written)
     arrays = m.arrays * copying(plan.device, size, model)
     if misaligned(plan):
         arrays *= m.misaligned_arrays
     least = min(products(plan, block, model) for block in blocks(plan))
-    return model.device.launch + m.start + overlapped(model.overlap.call, least, arrays)
+    total = model.device.launch + m.start + overlapped(model.overlap.call, least, arrays)
+    if plan.parts:
+        total += model.device.launch + copying(plan.device, plan.parts + written, model)
+    return total
 
 
 def finishing(plan: Tiling, model: DeviceModel = MODEL) -> float:

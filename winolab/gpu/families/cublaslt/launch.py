@@ -5,10 +5,12 @@ from __future__ import annotations
 from math import gcd, prod
 from typing import NamedTuple
 
+from winolab.gpu.families import wgrad
 from winolab.gpu.families.cublaslt.tiling import Tiling
 from winolab.gpu.params import MATMUL, PRODUCT, Kernels, Params, View, in_order, pitch
 from winolab.gpu.planner.request import ITEMSIZE
 
+REDUCE = "winolab_reduce"
 KINDS = {"float32": 0, "float16": 2, "bfloat16": 14}  # cudaDataType
 
 
@@ -38,8 +40,17 @@ class Matrix(NamedTuple):
 
 
 def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspace: int) -> None:
-    """Multiply on the current stream."""
-    kernels[MATMUL]((1, 1, 1), 1, parameters(call, a, b, out, workspace))
+    """Multiply on the current stream; images' parts of dw, which come first in the workspace, are
+    then added up in their order."""
+    params = parameters(call, a, b, out, workspace)
+    kernels[MATMUL]((1, 1, 1), 1, params)
+    *_, images = params.values
+    if call.gradient and images > 1:
+        gradient, device = wgrad.Gradient.of(call.problem, unit=False), call.device
+        wgrad.reduce(
+            *(kernels[REDUCE], gradient, out, workspace, images, False),
+            multiprocessors=device.multiprocessors,
+        )
 
 
 def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Params:
@@ -49,15 +60,19 @@ def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Par
     columns are its output channels; of dw, too: dwᵀ = xᵀ dy. Planes are transposed already: an
     operand of them is turned where rows would not be, and of a result of them the product is
     transposed once more, which exchanges the operands. Of several images' planes, which are no
-    matrix together, there is a product an image.
+    matrix together, there is a product an image, and of dw a part in the workspace.
     """
     p, images = call.problem, 1
     maps, filters = (p.batch, *_three(p.input)), (p.out_channels,)
     rows, columns, depth = call.sizes
+    out_dtype = call.out_dtype
     if call.gradient:
         x, dy = Matrix.of(a, maps, p.in_channels), Matrix.of(b, maps, p.out_channels)
         result = Matrix.of(out, filters, p.in_channels)
         sides = (x, x.planes), (dy, not dy.planes)
+        if call.images > 1 and (x.planes or dy.planes):
+            images, depth, out_dtype = call.images, call.each[2], "float32"
+            result = Matrix(workspace, rows, rows * columns)
     else:
         read, written = p.in_channels, p.out_channels
         if call.direction == "backward_data":
@@ -72,17 +87,17 @@ def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Par
             sides = (x, not x.planes), (w, not turned)
             rows, columns = columns, rows
     (first, turned_first), (second, turned_second) = sides
-    size, out_size = ITEMSIZE[call.dtype], ITEMSIZE[call.out_dtype]
+    size, out_size = ITEMSIZE[call.dtype], ITEMSIZE[out_dtype]
     steps = first.apart * size, second.apart * size, result.apart * out_size
     return PRODUCT.pack(
         *(first.address, second.address, result.address),
-        workspace if call.workspace else 0,
+        workspace + call.beside_library if call.config.workspace else 0,
         *(rows, columns, depth),
         *(first.pitch, second.pitch, result.pitch),
         *(first.apart, second.apart, result.apart),
-        call.workspace,
+        call.config.workspace,
         KINDS[call.dtype],
-        KINDS[call.out_dtype],
+        KINDS[out_dtype],
         int(turned_first),
         int(turned_second),
         gcd(call.alignment, *steps) if images > 1 else call.alignment,

@@ -10,11 +10,11 @@ from winolab.arguments.variants import CUBLASLT
 from winolab.gpu.families.axes import pointwise
 from winolab.gpu.families.cublaslt import cost, launch
 from winolab.gpu.families.cublaslt.config import Config, configs
+from winolab.gpu.families.cublaslt.source import source
 from winolab.gpu.families.cublaslt.tiling import Tiling
 from winolab.gpu.machine import without_cublaslt
 from winolab.gpu.params import MATMUL, MOST, MOST_BLOCKS, VECTOR, Kernels, View, uncounted
 from winolab.gpu.planner.base_plan import BasePlan
-from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.request import ITEMSIZE, Request, Sum
 
 NAMED = direct(variant=CUBLASLT)
@@ -38,8 +38,8 @@ class CublasltPlan(Tiling, BasePlan):
 
     @property
     def plane_step(self) -> int:
-        """One image's planes are a matrix, those of several one each, unless all have to be summed
-        at once; for Tensor Cores they have to be whole vectors apart."""
+        """One image's planes are a matrix, those of several one each; for Tensor Cores they have to
+        be whole vectors apart."""
         if self.problem.batch != 1 and not self.planes:
             return 0
         return ITEMSIZE[self.dtype] if self.precision == "fp32" else VECTOR
@@ -49,7 +49,7 @@ class CublasltPlan(Tiling, BasePlan):
         """Whether it is known what it takes: the library's first choice for FP32 gradients with a
         workspace took 4 to 40 times as long as without, of 1568 to 25,088 pixels (pointwise.jsonl).
         """
-        return not (self.gradient and self.precision == "fp32" and self.workspace)
+        return not (self.gradient and self.precision == "fp32" and self.config.workspace)
 
     @property
     def algorithm(self) -> Algorithm:
@@ -71,8 +71,8 @@ class CublasltPlan(Tiling, BasePlan):
 
     @property
     def sums(self) -> tuple[Sum, ...]:
-        """How dw is summed at worst: in one part."""
-        return (Sum(1.0, self.pixels),) if self.gradient else ()
+        """How dw is summed at worst: in one part, or one an image."""
+        return (Sum(1.0, self.each[2], self.images),) if self.gradient else ()
 
     def __str__(self) -> str:
         p, (rows, columns, depth) = self.problem, self.sizes
@@ -88,17 +88,17 @@ class CublasltPlan(Tiling, BasePlan):
         )
 
     def source(self) -> str:
-        """No translation unit: the library has the function."""
-        return ""
+        """The translation unit of what adds up parts; else none: the library has the function."""
+        return source(self.out_dtype) if self.parts else ""
 
     def shared(self) -> dict[str, int]:
-        """The function."""
-        return {MATMUL: 0}
+        """The function, and what adds up parts."""
+        return {MATMUL: 0, **({launch.REDUCE: 0} if self.parts else {})}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
-        """Multiply on the current stream."""
+        """Multiply, and add up parts, on the current stream."""
         launch.launch(self, kernels, a, b, out, workspace)
 
 
@@ -123,16 +123,17 @@ def plans(request: Request) -> Iterator[CublasltPlan]:
         return
     made = CublasltPlan(
         request.direction, problem, request.precision, request.dtype, request.stored, Config(0),
-        request.device, request.aligned,
-        request.planes and request.direction in CORRELATIONS and 1 < problem.batch <= MOST_BLOCKS,
+        request.device, request.aligned, request.planes and 1 < problem.batch <= MOST_BLOCKS,
     )  # fmt: skip
+    if made.parts > request.data_size:
+        made = replace(made, planes=False)
     if 0 in made.sizes:
         raise ValueError("a product of matrices needs something to sum")
     if (most := max(made.sizes)) > MOST:
         raise uncounted("the number of rows of a matrix", most)
     for each in [config] if config else configs(request.workspace_limit):
         plan = replace(made, config=each)
-        if not named and not plan.predictable:
+        if not plan.predictable and (not named or (request.planes and not config)):
             continue
         behind = cost.finishing(plan) if request.finished else 0.0
         yield replace(plan, predicted=cost.seconds(plan) + behind)

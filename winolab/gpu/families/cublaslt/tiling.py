@@ -11,6 +11,8 @@ from winolab.gpu.families.cublaslt.config import Config
 from winolab.gpu.params import VECTOR
 from winolab.gpu.planner.request import ITEMSIZE
 
+ALIGNED = 256  # bytes, of the library's workspace
+
 
 @dataclass(frozen=True)
 class Tiling:
@@ -24,7 +26,7 @@ class Tiling:
     config: Config
     device: Device
     aligned: bool  # whether addresses are multiples of VECTOR
-    planes: bool = False  # whether maps are those of several images, a product each
+    planes: bool = False  # whether maps are those of several images, a product or a sum each
 
     @property
     def gradient(self) -> bool:
@@ -48,13 +50,32 @@ class Tiling:
 
     @property
     def images(self) -> int:
-        """Products, of as many columns each."""
+        """Products of a launch."""
         return self.problem.batch if self.planes else 1
 
     @property
+    def each(self) -> tuple[int, int, int]:
+        """The ``sizes`` of one of them: an image has its share of columns, or of what is summed."""
+        rows, columns, depth = self.sizes
+        if self.gradient:
+            return rows, columns, depth // self.images
+        return rows, columns // self.images, depth
+
+    @property
+    def parts(self) -> int:
+        """Bytes of sums of an image each in FP32, which another launch adds up to dw."""
+        rows, columns, _ = self.sizes
+        return 4 * self.images * rows * columns if self.gradient and self.images > 1 else 0
+
+    @property
     def workspace(self) -> int:
-        """Bytes that the library may use."""
-        return self.config.workspace
+        """Bytes of parts, and behind them what the library may use."""
+        return self.beside_library + self.config.workspace
+
+    @property
+    def beside_library(self) -> int:
+        """Bytes of the workspace before the library's."""
+        return -(-self.parts // ALIGNED) * ALIGNED
 
     @property
     def alignment(self) -> int:
