@@ -290,8 +290,7 @@ class Request:
     ``workspace_limit`` is in bytes, ``out_dtype`` is what the result is wanted in, by default the
     operands', ``tolerance`` what a plan may err, in the algorithm's place; ``finished``, that bias,
     residual or activation follow, in a pass behind where a plan's kernels have none; ``planes``,
-    that maps lie channels-first; ``in_phases``, whether a plan may take several passes, each with
-    flags of its own (phases.py).
+    that maps lie channels-first; ``in_phases``, that passes may each have flags (phases.py).
     """
 
     problem: Problem
