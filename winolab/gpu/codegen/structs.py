@@ -29,6 +29,8 @@ KINDS = {
     "TensorMap": MAP,
 }
 TYPE = r"unsigned (?:long long|int|short|char)\b|long long|[\w:]+"
+# One expression for all: of each struct its own took longer to compile than to search.
+STRUCT = re.compile(r"^struct (?:__align__\((\d+)\) )?(\w+)(?: : \w+)? \{", re.M)
 FIELD = re.compile(rf"(?:alignas\((\d+)\) )?(?:const )?({TYPE})\b(.*)")
 
 
@@ -90,7 +92,7 @@ def _kind(field: Field) -> str:
 
 def _size(text: str, struct: str, counts: Mapping[str, int]) -> tuple[int, int]:
     """Bytes and alignment."""
-    at, widest = 0, int(_declaration(text, struct)[1] or 1)
+    at, widest = 0, _declaration(text, struct)[0]
     for field in _fields(text, struct, counts):
         if field.kind in KINDS.values() or field.kind == POINTER:
             one = alignment = calcsize(field.kind)
@@ -102,18 +104,17 @@ def _size(text: str, struct: str, counts: Mapping[str, int]) -> tuple[int, int]:
     return at + -at % widest, widest
 
 
-def _declaration(text: str, struct: str) -> re.Match[str]:
-    """The struct's text: its alignment, where it names one, and its body."""
-    aligned = r"(?:__align__\((\d+)\) )?"
-    found = re.search(rf"^struct {aligned}{struct}(?: : \w+)? \{{(.*?)^\}};", text, re.M | re.S)
+def _declaration(text: str, struct: str) -> tuple[int, str]:
+    """The struct's alignment, at least 1, and its body."""
+    found = next((match for match in STRUCT.finditer(text) if match[2] == struct), None)
     if not found:
         raise ValueError(f"there is no struct {struct}: give one that the kernel file declares")
-    return found
+    return int(found[1] or 1), text[found.end() : text.index("\n};", found.end()) + 1]
 
 
 def _fields(text: str, struct: str, counts: Mapping[str, int]) -> Iterator[Field]:
     """A struct's fields in order, without what it inherits."""
-    body = re.sub(r"//.*", "", _declaration(text, struct)[2])
+    body = re.sub(r"//.*", "", _declaration(text, struct)[1])
     while body != (body := re.sub(r"\{[^{}]*\}", ";", body)):  # of its functions
         pass
     for statement in body.split(";"):

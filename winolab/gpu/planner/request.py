@@ -194,8 +194,8 @@ class Plan(Launched, Protocol):
         ...
 
     def source(self) -> str:
-        """The text of all its kernels, which could be one translation unit, and by whose digest
-        rows name them; empty where a library has them."""
+        """The text of all its kernels, in one, whose digest rows name; empty where a library has
+        them."""
         ...
 
     def launch(
@@ -245,8 +245,7 @@ class FallbackCorrelation(Plan, Protocol):
     """A correlation whose kernels can run within one launch, which a scan of x begins."""
 
     def fallback_source(self) -> str:
-        """The text of that launch, and of the filter's transform by itself, behind what
-        kernels found."""
+        """The text of that launch, and of the filter's transform by itself."""
         ...
 
     def fallback_shared(self) -> dict[str, int]:

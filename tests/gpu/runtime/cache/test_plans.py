@@ -194,6 +194,42 @@ def test_other_sources_plan_anew(asked, monkeypatch, tmp_path) -> None:
     plans.sources.cache_clear()
 
 
+def test_sources_that_did_not_change_are_not_read_again(folder, monkeypatch, tmp_path) -> None:
+    root = tmp_path / "root"
+    (root / "gpu").mkdir(parents=True)
+    model = root / "gpu" / "model.toml"
+    model.write_text("launch = 1")
+    monkeypatch.setattr(plans, "ROOT", root)
+    read: list[str] = []
+
+    def opened(path: str, *how: Any, **more: Any) -> Any:
+        read.append(path)
+        return open(path, *how, **more)
+
+    monkeypatch.setattr(plans, "open", opened, raising=False)
+
+    def found(settled: int) -> tuple[str, int]:
+        monkeypatch.setattr(plans, "SETTLED", settled)
+        plans.sources.cache_clear()
+        read.clear()
+        return plans.sources(), len(read)
+
+    anew = found(10**18)  # what changed a moment ago may change once more at the same time
+    assert found(-(10**18)) == anew == (anew[0], 1)
+    assert found(-(10**18)) == (anew[0], 0)
+    times = model.stat()
+    model.write_text("launch = 2")  # of the same size, and its time set back
+    os.utime(model, ns=(times.st_atime_ns, times.st_mtime_ns))
+    other = found(-(10**18))
+    assert other[0] != anew[0]
+    assert other[1] == 1
+    (kept,) = (path for path in folder.parent.glob("*.sources") if path.read_text() == other[0])
+    kept.chmod(0o644)
+    kept.write_text(anew[0])
+    assert found(-(10**18)) == other
+    plans.sources.cache_clear()
+
+
 def test_what_the_package_has_decides_a_plan() -> None:
     names = {name for name, _ in plans._files(plans.ROOT)}
     assert {"gpu/planner/device_model.toml", "problem.py", "gpu/families/registry.py"} <= names

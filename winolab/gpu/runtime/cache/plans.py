@@ -13,6 +13,7 @@ import io
 import os
 import pickle
 import platform
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
@@ -24,7 +25,14 @@ import numpy as np
 
 from winolab.gpu.cublaslt import MATMUL
 from winolab.gpu.machine import MachineError, without_cublaslt
-from winolab.gpu.runtime.cache import cache_folder, own, users_folder, write
+from winolab.gpu.runtime.cache import (
+    cache_folder,
+    own,
+    store,
+    stored,
+    users_folder,
+    write,
+)
 from winolab.gpu.runtime.cache.source import Source, digest
 
 if TYPE_CHECKING:
@@ -37,6 +45,7 @@ ABOVE = frozenset({"__pycache__", "api", "bench", "cli", "jax", "judge", "torch"
 DOCUMENT = ".md"
 PLAIN = (str, bytes, int, float, bool, type(None))
 HASH = 32  # letters
+SETTLED = 2_000_000_000  # ns: what changed later may change once more at the same time
 
 
 class Unkept(TypeError):
@@ -119,21 +128,37 @@ def _holds(plan: Plan, library: bool) -> bool:
 @cache
 def sources() -> str:
     """A hash of what plans and kernels' texts follow from: this package's files, Python, NumPy and
-    the processor's kind, whose arithmetic rounds predicted times."""
-    of = [f"{platform.python_version()} {np.__version__} {platform.machine()}".encode()]
-    of += [path.encode() + digest(content).encode() for path, content in _files(ROOT)]
-    return digest(b"\n".join(of))
+    the processor's kind, whose arithmetic rounds predicted times.
+
+    Files whose sizes and times of changes are what a process met that hashed them are not read.
+    """
+    on = f"{platform.python_version()} {np.__version__} {platform.machine()}"
+    files = [(name, entry, entry.stat()) for name, entry in _files(ROOT)]
+    times = [(name, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, _, s in files]
+    key = digest(f"sources {on} {ROOT} {times}".encode())
+    with suppress(MachineError, OSError):
+        if path := stored(key):
+            return path.read_text()
+    of = [on.encode()]
+    for name, entry, _ in files:
+        with open(entry.path, "rb", buffering=0) as file:
+            of.append(name.encode() + digest(file.read()).encode())
+    found = digest(b"\n".join(of))
+    settled = time.time_ns() - SETTLED
+    if all(max(changed) < settled for _, _, *changed in times):
+        with suppress(MachineError):
+            store(key, found.encode(), ".sources")
+    return found
 
 
-def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """The files below a folder, in order."""
+def _files(folder: Path, above: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """The files below a folder, in order, by names that begin with ``above``."""
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if entry.is_dir():
             if entry.name not in ABOVE:
-                yield from _files(Path(entry.path))
+                yield from _files(Path(entry.path), f"{above}{entry.name}/")
         elif not entry.name.endswith(DOCUMENT):
-            with open(entry.path, "rb", buffering=0) as file:
-                yield os.path.relpath(entry.path, ROOT), file.read()
+            yield above + entry.name, entry
 
 
 def described(value: Any) -> str:
