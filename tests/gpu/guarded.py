@@ -15,17 +15,15 @@ from typing import Any
 import numpy as np
 import typer
 
-from tests.gpu.support.molds import SEEDS, channels_of, few, known_taps, steps_of
+from tests.gpu.every_kernel.zone import GUARD, PATTERN, Zone
+from tests.gpu.support.molds import PLANES, SEEDS, channels_of, few, known_taps, steps_of
 from winolab.algorithm import Problem, Tile, parse_algorithm, tiled
 from winolab.bench import oracle
 from winolab.device import H100, Device, datasheet
 from winolab.gpu import driver
 from winolab.gpu.families.registry import FAMILIES
-from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import Correlation
-from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Request
-from winolab.gpu.runtime.array_layout import ArrayLayout
-from winolab.gpu.runtime.arrays import Described
+from winolab.gpu.planner.request import DTYPES, Request
 from winolab.gpu.runtime.call import kernels_of
 from winolab.problem import shapes
 from winolab.ref.algorithms.engine import gains
@@ -36,8 +34,6 @@ from winolab.ref.error.metrics import Moments, predict
 from winolab.ref.error.roundings import Cost
 
 BATCHES = 1, 2, 3, 9  # images; packed ones ask for many
-GUARD = 4096  # elements on each side of an array
-PATTERN = {4: 0x7FC5_1DEA, 2: 0x7FDA}  # NaN in every format of that size
 UNIFORM = Moments(0.0, 1 / 3, roundoff=1 / 7)  # of U[-1, 1)
 UNIT = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # of rounding the result
 # Times the predicted deviation: of the outputs of a tile that have the largest, and of all. Errors
@@ -73,7 +69,14 @@ class Mold:
     def gradient(self) -> bool:
         """Whether its kernel computes filter gradients; each third of some families does."""
         third = self.family in ("cublaslt", "depthwise", "implicit_gemm", "fused2d")
+        if self.planes:
+            return False
         return self.number % 3 == 2 if third else self.family.startswith("wgrad")
+
+    @property
+    def planes(self) -> bool:
+        """Whether its kernel works on arrays that lie channels-first."""
+        return self.family == "depthwise" and self.number >= PLANES
 
     @property
     def device(self) -> Device:
@@ -122,7 +125,7 @@ class Mold:
     ) -> list[Any]:
         problem, direction, algorithm = case
         try:
-            return list(
+            found = list(
                 FAMILY[self.family].plans(
                     Request(
                         problem, direction, self.device, parse_algorithm(algorithm),
@@ -132,6 +135,9 @@ class Mold:
             )  # fmt: skip
         except ValueError:
             return []
+        if self.planes and not config:
+            return [twin for p in found[:1] if (twin := p.in_planes)]
+        return found
 
     def _draw(
         self,
@@ -188,7 +194,7 @@ class Mold:
 
     def _taps(self, rng: Random, height: int) -> list[int]:
         """Taps of the filter, along each dimension."""
-        if known := known_taps(self.family, self.seed):
+        if known := known_taps("depthwise on planes" if self.planes else self.family, self.seed):
             return known
         tiles = parse_algorithm(self.algorithm).tiles
         if self.family == "nested":
@@ -204,76 +210,13 @@ class Mold:
 
     def _cut(self, plan: Any, rng: Random) -> Any:
         """The plan, where it is one in chunks, with others half of the time."""
-        if not hasattr(plan, "images") or rng.random() < 0.5:
+        if "images" not in plan.__dataclass_fields__ or rng.random() < 0.5:
             return plan
         images = rng.randint(1, plan.problem.batch)
         if not self.gradient:
             return replace(plan, images=images)
         rows = rng.randint(1, plan.rows)
         return replace(plan, images=images, rows=rows, segments=rng.randint(1, 3))
-
-
-class Zone:
-    """An array somewhere in a larger one of a known pattern: gaps, other orders, odd addresses."""
-
-    def __init__(
-        self, shape: tuple[int, ...], dtype: str, rng: Random, *, aligned: bool,
-        free: bool = False, rows: bool = False,
-    ) -> None:  # fmt: skip
-        """``free``: every stride may be anything; otherwise channels are contiguous, and with
-        ``rows`` gaps lie between channels alone."""
-        cp = driver.cupy()
-        self.dtype, size = dtype, ITEMSIZE[dtype]
-        vector = 16 // size
-        axes = list(range(len(shape)))
-        if not rows and rng.random() < 0.3:
-            axes = rng.sample(axes[: len(axes) - (not free)], len(axes) - (not free))
-            axes += [] if free else [len(shape) - 1]
-        gaps = [rng.choice([0, 0, 1, 2]) for _ in shape]
-        gaps[:-1] = [0] * (len(gaps) - 1) if rows else gaps[:-1]
-        before = [rng.randint(0, gap) for gap in gaps]
-        if aligned and not free:
-            gaps[-1], before[-1] = -shape[-1] % vector, 0
-            if rng.random() < 0.3:
-                gaps[-1], before[-1] = gaps[-1] + vector, vector
-        within = [shape[axis] + gaps[axis] for axis in axes]
-        first = GUARD + (0 if aligned else rng.randint(0, vector - 1))
-        count = math.prod(within)
-        self.pattern = PATTERN[size]
-        self.memory = cp.full(first + count + GUARD, self.pattern, f"uint{8 * size}")
-        inside = self.memory[first : first + count].reshape(within)
-        inside = inside[tuple(slice(before[a], before[a] + shape[a]) for a in axes)]
-        self.bits = inside.transpose([axes.index(axis) for axis in range(len(shape))])
-
-    def fill(self, values: Any) -> None:
-        """Give the array these FP32 values, rounded towards zero."""
-        if self.dtype == "bfloat16":
-            self.bits[...] = (values.view("uint32") >> 16).astype("uint16")
-        else:
-            self.bits[...] = values.astype(self.dtype).view(self.bits.dtype)
-
-    @property
-    def values(self) -> Any:
-        """The array in FP64."""
-        if self.dtype == "bfloat16":
-            return (self.bits.astype("uint32") << 16).view("float32").astype("float64")
-        return driver.cupy().ascontiguousarray(self.bits).view(self.dtype).astype("float64")
-
-    def poison(self) -> None:
-        """Fill the array with the pattern."""
-        self.bits[...] = self.pattern
-
-    @property
-    def place(self) -> ArrayLayout:
-        """Where it lies."""
-        strides = tuple(s // self.bits.itemsize for s in self.bits.strides)
-        address = self.bits.data.ptr
-        described = Described(self.bits.shape, strides, self.dtype, 0, address % 16 == 0)
-        return ArrayLayout.of(described, "channels_last")
-
-    def view(self, *, filter: bool) -> View:
-        """The array as kernels take it."""
-        return self.place.view(self.bits.data.ptr, filter=filter)
 
 
 def run(mold: Mold, number: int) -> float:
@@ -287,10 +230,11 @@ def run(mold: Mold, number: int) -> float:
     p, dtype = plan.problem, DTYPES[mold.precision]
     shape_a, shape_b, shape_out = shapes(plan.direction, p)
     rows = plan.regular_rows
-    a = Zone(shape_a, dtype, rng, aligned=aligned, rows=rows)
+    order = plan.config.memory_order if mold.planes else "nhwc"
+    a = Zone(shape_a, dtype, rng, aligned=aligned, rows=rows, order=order)
     read = mold.gradient or plan.reads_filters_in_place  # b, as a is
     b = Zone(shape_b, dtype, rng, aligned=aligned and read, free=not read, rows=rows)
-    out = Zone(shape_out, plan.out_dtype, rng, aligned=aligned, rows=rows)
+    out = Zone(shape_out, plan.out_dtype, rng, aligned=aligned, rows=rows, order=order)
     words = plan.workspace // 4
     workspace = cp.full(words + 2 * GUARD, PATTERN[4], "uint32")
     draw = cp.random.default_rng(rng.getrandbits(32))

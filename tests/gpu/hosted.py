@@ -217,18 +217,21 @@ def execute(
 ) -> np.ndarray:
     """The result of a plan's kernels for channels-last arrays, a workspace and output of NaN.
 
-    Every array lies between zones of NaN; HostError where one of them was written to. ``left``
-    receives the bytes that the workspace begins with in the end.
+    Maps lie as its config takes them to, channels last or first. Every array lies between zones of
+    NaN; HostError where one of them was written to. ``left`` receives the bytes that the workspace
+    begins with in the end.
     """
     p = plan.problem
     shape = {"forward": p.y_shape, "backward_data": p.x_shape, "backward_filter": p.w_shape}
-    guarded_a, guarded_b = Guarded.of(a), Guarded.of(b)
-    out = Guarded(shape[plan.direction], dtype)
+    first = plan.config.memory_order == "nchw"
+    filter_at = 2 if plan.direction == "backward_filter" else 1
+    maps = [first and i != filter_at for i in range(3)]
+    guarded_a, guarded_b = Guarded.of(a, maps[0]), Guarded.of(b, maps[1])
+    out = Guarded(shape[plan.direction], dtype, maps[2])
     workspace = Guarded((plan.workspace,), "uint8")
     kernels = kernels or loaded(plan, seed)
-    filter_at = 2 if plan.direction == "backward_filter" else 1
     views = [
-        View(g.array.ctypes.data, _strides(g.array, 5 if i == filter_at else 4))
+        View(g.array.ctypes.data, _strides(g.array, 5 if i == filter_at or maps[i] else 4))
         for i, g in enumerate((guarded_a, guarded_b, out))
     ]
     plan.launch(kernels, *views, workspace.array.ctypes.data, 0)
@@ -262,17 +265,19 @@ class Guarded:
 
     ZONE = 4096
 
-    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: str, channels_first: bool = False) -> None:
+        lies = (shape[0], shape[-1], *shape[1:-1]) if channels_first else shape
         size = math.prod(shape) * np.dtype(dtype).itemsize
         memory = np.full(size + 3 * self.ZONE, 0xFF, "uint8")
         first = self.ZONE + -(memory.ctypes.data + self.ZONE) % 256
         self.outside = memory[:first], memory[first + size :]
-        self.array = memory[first : first + size].view(dtype).reshape(shape)
+        array = memory[first : first + size].view(dtype).reshape(lies)
+        self.array = np.moveaxis(array, 1, -1) if channels_first else array
 
     @classmethod
-    def of(cls, array: np.ndarray) -> Guarded:
+    def of(cls, array: np.ndarray, channels_first: bool = False) -> Guarded:
         """A copy of ``array``."""
-        guarded = cls(array.shape, array.dtype.name)
+        guarded = cls(array.shape, array.dtype.name, channels_first)
         guarded.array[...] = array
         return guarded
 

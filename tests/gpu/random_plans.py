@@ -169,7 +169,10 @@ def main(arguments: list[str] | None = None) -> int:
             small = found and found[0][1].device.large_blocks and found[0][0].macs <= MOST
             if given.run and number % given.run == 0 and small:
                 spoilt = number // given.run % 3 == 0
-                run(*found[0], np.random.default_rng(number), spoilt=spoilt)
+                problem, p = found[0]
+                for each in (p, p.in_planes):
+                    if each:
+                        run(problem, each, np.random.default_rng(number), spoilt=spoilt)
                 ran += 1
         except Exception:
             wrong += 1

@@ -28,7 +28,7 @@ import numpy as np
 from experiments.measure.throughput import stored
 from tests.gpu.guarded import ROOMLESS, Mold, limits
 from tests.gpu.support import policies
-from tests.gpu.support.molds import algorithms
+from tests.gpu.support.molds import PLANES, algorithms
 from tests.gpu.support.policies import Policy
 from winolab.bench.contenders import digest
 from winolab.cli import environment
@@ -62,11 +62,12 @@ def molds(families: Collection[str]) -> list[Case]:
 
 def _molds(families: Collection[str]) -> list[Mold]:
     return [
-        Mold(family.name, algorithm, precision, 0)
+        Mold(family.name, algorithm, precision, number)
         for family in FAMILIES
         if family.name in families and not family.library  # whose kernels are not ours
         for precision in family.precisions
         for algorithm in algorithms(family.name, precision)
+        for number in ((0, PLANES) if family.name == "depthwise" else (0,))
     ]
 
 
@@ -107,7 +108,8 @@ def run(mold: Case) -> None:
         data = [rng.uniform(-1, 1, s).astype(dtype) for s in shapes_[:2]]
     written = np.dtype("uint16" if mold.shape[3] == "bfloat16" else mold.shape[3])
     last = tuple(range(len(shapes_[0])))  # channels last: 0 of an axis is its place in memory
-    axes = AXES[plan.config.order] if mold.family == policies.FAMILY else last
+    order = plan.config.memory_order
+    axes = last if order == "nhwc" else AXES[order]
     back = [axes.index(axis) for axis in last]
     arrays = [cp.empty([d.shape[a] for a in axes], d.dtype) for d in data[:1]]
     arrays += [cp.empty(d.shape, d.dtype) for d in data[1:]]

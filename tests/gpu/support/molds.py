@@ -21,7 +21,7 @@ MOLDS = {
     "direct": 6,
     "direct.split": 6,
     "direct.ffma": 2,
-    "depthwise": 12,
+    "depthwise": 18,
     "thin": 4,
     "implicit_gemm": 9,
     "wgrad_thin": 4,
@@ -32,6 +32,7 @@ MOLDS = {
     "wgrad_direct.narrow": 2,
     "wgrad_direct.split": 4,
 }
+PLANES = 12  # the first of depthwise ones on planes
 TWO_LEVEL = "gamma:8:6:3;variant=two_level:32"  # with two sets of sums
 # Nested tiles: of one piece and of several, of the fewest and of the most states of a dimension.
 # In three dimensions, and moduli whose tiles registers and shared memory hold.
@@ -95,6 +96,7 @@ def algorithms(family: str, precision: str) -> list[str]:
     ]
 
 
+PLANE_TAPS = (3, 3), (5, 5), (7, 7), (1, 3), (11, 11), (4, 2)
 DEPTHWISE_TAPS = (3, 3), (5, 5), (7, 7), (3, 3, 3), (4,), (7, 1), (4, 9), (2, 35)
 
 
@@ -103,6 +105,8 @@ def known_taps(family: str, seed: str) -> list[int]:
     else none."""
     if family == "cublaslt":
         return [1] * Random(seed).randint(1, 3)
+    if family == "depthwise on planes":
+        return list(Random(seed).choice(PLANE_TAPS))
     if family == "depthwise":
         return list(Random(seed).choice(DEPTHWISE_TAPS))
     return [3, 3] if family == "fused2d" else []

@@ -19,7 +19,7 @@ WHOLE_SUMS = ((1.0, 1),)  # all results, each in one sum
 
 
 class TakesFilters(ShowsText):
-    """A Plan's members about a filter apart, a fallback and an epilogue, where it has none."""
+    """A Plan's members about a filter apart, a fallback, an epilogue, planes, where it has none."""
 
     @property
     def title(self: Plan) -> str:
@@ -54,6 +54,10 @@ class TakesFilters(ShowsText):
         raise TypeError(f"{type(self).__name__} takes the filter as it is; launch it")
 
     def with_epilogue(self, epilogue: Epilogue) -> Plan | None:
+        return None
+
+    @property
+    def in_planes(self) -> Plan | None:
         return None
 
 

@@ -88,10 +88,7 @@ class Plan(Launched, Protocol):
     @property
     def points(self) -> str: ...
     @property
-    def scaling(self) -> str | None:
-        """Scaling of the transforms."""
-        ...
-
+    def scaling(self) -> str | None: ...  # of the transforms
     @property
     def simulated(self) -> str:
         """What the reference calls the arithmetic."""
@@ -109,10 +106,7 @@ class Plan(Launched, Protocol):
         ...
 
     @property
-    def config(self) -> KernelConfig:
-        """Configuration of the family's kernels."""
-        ...
-
+    def config(self) -> KernelConfig: ...  # of the family's kernels
     @property
     def workspace(self) -> int:
         """Bytes that the launch needs beside its arrays."""
@@ -129,10 +123,7 @@ class Plan(Launched, Protocol):
         ...
 
     @property
-    def predicted(self) -> float:
-        """Seconds, everything included."""
-        ...
-
+    def predicted(self) -> float: ...  # everything included
     @property
     def checks_accuracy(self) -> bool:
         """Whether the workspace begins with flags about the results (fallback.cuh)."""
@@ -158,6 +149,12 @@ class Plan(Launched, Protocol):
     def plane_step(self) -> int:
         """Bytes that have to divide the distances of planes, an image's channels, and of images,
         for kernels to read and write maps channels-first, where they lie; 0: they are copied."""
+        ...
+
+    @property
+    def in_planes(self) -> Plan | None:
+        """The plan of a config that takes x and y to lie channels-first, which stands in this one's
+        place where they do and it saves their copies; None where there is none."""
         ...
 
     @property

@@ -62,6 +62,8 @@ class PlannedCall:
         fits = wanted.direct and wanted.distinct and (not asked.strict or wanted.aligned(out_size))
         out = wanted if fits else fresh
         chosen = plan_for(asked, out)
+        if chosen and (in_planes := _in_place(asked, chosen, out)):
+            return cls.of(in_planes)
         written = chosen.out_dtype if chosen else asked.dtype
         if transformed and chosen and written not in ("float32", asked.out_dtype):
             raise ValueError(
@@ -152,6 +154,25 @@ class PlannedCall:
         bias = self.address("bias", BIAS) if asked.bias else 0
         residual = self.address("residual", RESIDUAL) if asked.residual else 0
         return Finish(bias, residual, asked.finishing.slope)
+
+
+def _in_place(asked: Resolved, chosen: Plan, out: ArrayLayout) -> Resolved | None:
+    """The same asked of the plan that works on planes, where x and y are such and the chosen one
+    takes longer with the copies that it needs; None of others."""
+    given, wanted = (replace(v, order="nchw") for v in (asked.a.given, asked.wanted))
+    ends = (asked.a.layout, given, asked.dtype), (out, wanted, asked.computed)
+    copied = [prod(v.shape) * ITEMSIZE[dtype] for here, v, dtype in ends if here != v]
+    lie = given.direct and wanted.direct and wanted.distinct
+    if not copied or not lie or asked.options.config or chosen.out_dtype != asked.out_dtype:
+        return None
+    if not (plan := chosen.in_planes):
+        return None
+    from winolab.gpu.planner.memory_order import copies  # which few calls need
+
+    if plan.predicted >= chosen.predicted + copies(asked.device, copied):
+        return None
+    options = replace(asked.options, config=plan.config)
+    return replace(asked, order="nchw", options=options, a=Operand(given, asked.a.given))
 
 
 def _regular(operand: Operand) -> Operand:

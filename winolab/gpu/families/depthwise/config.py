@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 from winolab.gpu.families.depthwise.shape import Depthwise
 from winolab.gpu.params import VECTOR
@@ -28,6 +30,9 @@ FEW = 1 << 20  # outputs that plain kernels compute
 MOST_READ = 112  # registers of a thread for what it reads of x at once
 MOST_GRID = (1 << 16) - 1  # blocks in the second and the third dimension
 RECIPROCAL = 1 << 30  # over a divisor, rounded up
+MOST_CHUNK = 49  # taps that a thread of planes.cuh has in registers
+READ_AHEAD = 64  # and registers for rows on their way
+MOST_OUTPUTS = 49, 32  # and outputs, all of which are unrolled; of GATHER
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,8 @@ class Config(KernelConfig):
     one row and reads all that they meet at once, "any" has sizes as arguments. ``lanes`` threads
     of a block are neighbours in channels, ``vector`` channels each, and have ``columns`` outputs of
     a row. With ``stages`` a producer warp brings rows of x to shared memory, a ``group`` at a time,
-    for ``strips`` strips next to each other.
+    for ``strips`` strips next to each other. "planes" works on arrays that lie channels-first: a
+    thread has ``columns`` of ``rows`` of one channel, and reads ``vector`` columns at once.
     """
 
     kind: str
@@ -48,11 +54,19 @@ class Config(KernelConfig):
     strips: int = 0
     group: int = 0
     stages: int = 0
+    rows: int = 0
 
     def __str__(self) -> str:
+        if self.kind == "planes":
+            return f"planes vector={self.vector} columns={self.columns} rows={self.rows}"
         text = f"{self.kind} {self.lanes}x{self.vector} columns={self.columns}"
         staged = f" strips={self.strips} group={self.group} stages={self.stages}"
         return text + staged if self.stages else text
+
+    @property
+    def memory_order(self) -> str:
+        """How x and y lie."""
+        return "nchw" if self.kind == "planes" else "nhwc"
 
     @property
     def channels(self) -> int:
@@ -102,6 +116,93 @@ def window(d: Depthwise, v: Config) -> tuple[int, int, int]:
         own = v.columns // stride_width
         return own, own + (d.filter[2] - 1) // stride_width, 1
     return v.columns * stride_width, (v.columns - 1) * stride_width + d.filter[2], stride_height
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What the outputs of a planes thread meet of x along a dimension: the struct Window of
+    planes.cuh, and where the first thread's window begins."""
+
+    size: int
+    advance: int
+    begin: int
+    rest: int
+
+    @classmethod
+    def of(cls, d: Depthwise, dimension: int, outputs: int, taps: int) -> Reach:
+        """What so many neighbours meet at so many taps."""
+        stride, dilation, pad = (v[dimension] for v in (d.stride, d.dilation, d.padding))
+        if not d.gathered:
+            size = (outputs - 1) * stride + (taps - 1) * dilation + 1
+            return cls(size, outputs * stride, -pad, 0)
+        whole, rest = divmod(pad, stride)
+        before = max(0, -(-((taps - 1) * dilation - rest) // stride))
+        size = (outputs - 1 + rest) // stride + before + 1
+        return cls(size, outputs // stride, whole - before, rest)
+
+
+def chunk(d: Depthwise) -> int:
+    """Filter rows whose taps a planes thread has in registers; of GATHER all phases of some."""
+    _, height, width = d.filter
+    step = d.stride[1] if d.gathered else 1
+    most = MOST_CHUNK // width // step * step
+    return height if height * width <= MOST_CHUNK else max(step, most)
+
+
+def parts(d: Depthwise, v: Config) -> list[int]:
+    """Elements that a planes thread reads of a row, access by access: part_size of planes.cuh."""
+    along = Reach.of(d, 2, v.columns, d.filter[2])
+    offset = along.begin % v.vector
+    found = []
+    for first in range(0, offset + along.size, v.vector):
+        begin, end = max(0, offset - first), min(v.vector, offset + along.size - first)
+        size = 1
+        while size < v.vector and begin // size * size + size < end:
+            size *= 2
+        found.append(size)
+    return found
+
+
+def ahead(d: Depthwise, v: Config, itemsize: int) -> int:
+    """Rows of x that a planes thread has on their way at once."""
+    words = sum(max(1, size * itemsize // 4) for size in parts(d, v))
+    down = Reach.of(d, 1, v.rows, chunk(d))
+    return max(1, min(down.size, READ_AHEAD // words))
+
+
+def planes(d: Depthwise, itemsize: int) -> Iterator[Config]:
+    """Configurations of planes.cuh."""
+    if (d.filter[0], d.input[0], d.output[0], d.padding[0]) != (1, 1, 1, 0):
+        return
+    usual = {1, 2, 4, 7, 8}
+    strides = [{s, 2 * s} if d.gathered else set() for s in d.stride[:0:-1]]
+    for columns, rows in product(*(sorted(usual | more) for more in strides)):
+        if d.gathered and (columns % d.stride[2] or rows % d.stride[1]):
+            continue
+        wide = columns >= 2 * max(d.output[2], d.stride[2] * d.gathered)
+        if wide or rows >= 2 * max(d.output[1], d.stride[1] * d.gathered):
+            continue
+        along = Reach.of(d, 2, columns, d.filter[2])
+        vector = math.gcd(VECTOR // itemsize, d.input[2], along.advance)
+        v = Config("planes", 1, vector, columns, rows=rows)
+        small = (columns, rows) in ((1, 1), d.stride[:0:-1])
+        few = columns * rows <= MOST_OUTPUTS[d.gathered]
+        if small or (few and plane_registers(d, v, itemsize) <= REGISTERS):
+            yield v
+
+
+def vector_stored(d: Depthwise, v: Config, itemsize: int) -> int:
+    """Neighbours that a planes thread stores at once."""
+    return math.gcd(VECTOR // itemsize, d.output[2], v.columns)
+
+
+def plane_registers(d: Depthwise, v: Config, itemsize: int) -> int:
+    """About how many a planes thread's sums, taps and rows take: the compiler has half of the rows
+    on their way, and the taps of two passes where there are several."""
+    words = sum(max(1, size * itemsize // 4) for size in parts(d, v))
+    row = 0 if itemsize == 4 else Reach.of(d, 2, v.columns, d.filter[2]).size
+    taps = chunk(d) * d.filter[2] * (1 + (chunk(d) < d.filter[1]))
+    return v.rows * v.columns + taps + row + words * ahead(d, v, itemsize) // 2 + 12
 
 
 def shared_memory(d: Depthwise, v: Config, gradient: bool, itemsize: int) -> int:

@@ -6,8 +6,14 @@ from winolab.device import REGISTERS
 from winolab.gpu.families.depthwise.config import (
     LINE,
     THREADS,
+    Reach,
+    ahead,
+    chunk,
+    parts,
+    plane_registers,
     registers,
     static_memory,
+    vector_stored,
     window,
 )
 from winolab.gpu.families.depthwise.tiling import TOGETHER, Tiling
@@ -16,6 +22,7 @@ from winolab.gpu.planner.request import ITEMSIZE
 
 SLICES, AHEAD = 8, 8  # of the sum of shares: threads of an element, loads
 KEPT = 1 << 10  # bytes of shared memory of a block that the system takes
+WARP = 32  # threads
 BANKS = 32  # of shared memory, words of 4 bytes
 BEGUN = 2  # steps' worth of instructions before the one step of a plain thread
 
@@ -96,6 +103,8 @@ def conflicts(plan: Tiling) -> int:
 
 def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Predicted time: data and steps overlap."""
+    if plan.config.kind == "planes":
+        return planes_seconds(plan, model)
     d, v, device, m = plan.shape, plan.config, plan.device, model.depthwise
     size, units = ITEMSIZE[plan.dtype], device.multiprocessors
     if plan.gradient:
@@ -122,3 +131,34 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
         copied *= 1 + m.narrow * (max(1.0, LINE / (v.channels * size)) - 1)
     again = m.again + plan.shares / SLICES / AHEAD * m.trip if plan.shares > 1 else 0.0
     return model.device.launch + m.start + again + overlapped(model.overlap.threads, copied, walked)
+
+
+def planes_seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
+    """Predicted time of planes: arrays, instructions, and lines that L1 looks up, side by side."""
+    d, v, device, m = plan.shape, plan.config, plan.device, model.depthwise
+    size, out_size, units = ITEMSIZE[plan.dtype], ITEMSIZE[plan.out_dtype], device.multiprocessors
+    down, along = Reach.of(d, 1, v.rows, chunk(d)), Reach.of(d, 2, v.columns, d.filter[2])
+    passes = -(-d.filter[1] // chunk(d)) * (d.multiplier if d.rotated or d.gathered else 1)
+    rows = passes * down.size
+    outputs = v.rows * v.columns
+    products = passes * chunk(d) * d.filter[2] * outputs
+    products /= d.stride[1] * d.stride[2] if d.gathered else 1
+    reads = rows * len(parts(d, v))
+    widened = rows * along.size if size == 2 else 0
+    stores = outputs / vector_stored(d, v, out_size)
+    taps = passes * chunk(d) * d.filter[2]
+    issued = products + m.read * reads + taps + widened + m.stored * stores + m.step
+    lines = max(1.0, WARP * along.advance * size / LINE)  # of a warp's access
+    stored_lines = max(1.0, WARP * v.columns * out_size / LINE)
+    held = max(1, min(16, REGISTERS // (v.threads * min(255, plane_registers(d, v, size)))))
+    rounds = -(-plan.blocks // (held * units))
+    each = -(-plan.blocks // (rounds * units))  # blocks of a multiprocessor, of a round
+    trips = rounds * passes * -(-down.size // ahead(d, v, size)) - 1  # the first is the start's
+    cycles = rounds * each * issued * THREADS / device.lanes / m.issued
+    walked = max(cycles, trips * m.waited) / device.clock
+    warps = rounds * each * THREADS // WARP
+    filters = min(WARP, 1 + WARP // (plan.strips * plan.segments))  # of a warp's planes
+    looked_up = warps * (lines * reads + filters * taps + stored_lines * stores) / device.clock
+    copied = copying(device, m.copied * (size * d.inputs + out_size * d.outputs), model)
+    busy = overlapped(model.overlap.threads, copied, walked, looked_up)
+    return model.device.launch + m.start + busy

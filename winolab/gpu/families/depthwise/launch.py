@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from winolab.gpu.codegen.structs import layout
-from winolab.gpu.families.depthwise.config import RECIPROCAL, Stage
+from winolab.gpu.families.depthwise.config import RECIPROCAL, Reach, Stage, chunk, vector_stored
 from winolab.gpu.families.depthwise.tiling import Tiling
 from winolab.gpu.families.epilogue import finished
 from winolab.gpu.params import VECTOR, Kernels, Params, TensorMap, View, in_order
@@ -12,11 +12,15 @@ from winolab.gpu.planner.request import ITEMSIZE
 PARAMS = layout("DepthwiseParams", "depthwise/arrays")
 MAPS = layout("DepthwiseStagedParams", "depthwise/stages")  # before these
 PLAIN = layout("DepthwisePlainParams", "depthwise/plain")
+PLANES = layout("DepthwisePlanesParams", "depthwise/planes")
 SUMMED, SUM_THREADS = 32, 256  # elements and threads of a block that adds shares up
 
 
 def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspace: int) -> None:
     """Compute all channels on the current stream."""
+    if call.config.kind == "planes":
+        launch_planes(call, kernels, a, b, out)
+        return
     plain = call.config.kind == "plain"
     packed = plain_params(call, a, b, out) if plain else main_params(call, a, b, out, workspace)
     params = finished(packed, out, 0, call.out_dtype)
@@ -109,3 +113,64 @@ def dense(call: Tiling, w: View) -> bool:
     """Whether filters and their taps lie next to each other, and begin where vectors are read."""
     aligned = call.gradient or w.address % VECTOR == 0
     return aligned and in_order((2, *call.shape.filter), w.strides[:4], 1)
+
+
+def launch_planes(call: Tiling, kernels: Kernels, x: View, w: View, y: View) -> None:
+    """The one launch of planes: the usual kernel where rows of x and y begin with vectors and the
+    taps of a filter lie next to each other.
+
+    Raises ValueError for arrays whose columns are no neighbours."""
+    d, v = call.shape, call.config
+    size, out_size = ITEMSIZE[call.dtype], ITEMSIZE[call.out_dtype]
+    ends = (
+        (x, d.input[2], v.vector, size),
+        (y, d.output[2], vector_stored(d, v, out_size), out_size),
+    )
+    if any(view.strides[3] != 1 and width > 1 for view, width, _, _ in ends):
+        raise ValueError(f"{v} works on arrays that lie channels-first")
+    usual = all(view.in_vectors(n * each, steps(view), each) for view, _, n, each in ends)
+    usual = usual and in_order(d.filter[1:], w.strides[2:4], 1)
+    name = "winolab_depthwise_planes"
+    params = finished(planes_params(call, x, w, y), y, 0, call.out_dtype)
+    kernels[name if usual else f"{name}_any"](call.grid, v.threads, params)
+
+
+def steps(view: View) -> tuple[int, int, int]:
+    """From an image to the next, from a channel, from a row."""
+    return view.strides[0], view.strides[4], view.strides[2]
+
+
+def planes_params(call: Tiling, x: View, w: View, y: View) -> Params:
+    """Parameters of planes.cuh."""
+    d, v = call.shape, call.config
+    down, along = Reach.of(d, 1, v.rows, chunk(d)), Reach.of(d, 2, v.columns, d.filter[2])
+    divisors = [divisor(n) for n in (call.strips, call.segments, d.channels)]
+    return PLANES.pack(
+        x.address,
+        w.address,
+        y.address,
+        *steps(x),
+        *steps(y),
+        w.strides[0],
+        *w.strides[2:4],
+        *(reciprocal for reciprocal, _ in divisors),
+        *(bits for _, bits in divisors),
+        *d.input[1:],
+        *d.output[1:],
+        call.strips,
+        call.segments,
+        d.channels,
+        down.begin,
+        along.begin - along.begin % v.vector,
+        call.work_tiles,
+    )
+
+
+def divisor(n: int) -> tuple[int, int]:
+    """A number and bits: n's multiples below 2^31 times the number are, shifted by the bits, exact.
+
+    With s = ⌈log₂ n⌉ the number ⌈2^(31+s) / n⌉ is below 2^32 and too large by less than 2^s / n in
+    31 + s bits, by which a product of less than 2^31 is off by less than 1 / n.
+    """
+    bits = 31 + (n - 1).bit_length()
+    return -(-(1 << bits) // n), bits

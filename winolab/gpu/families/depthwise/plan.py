@@ -14,9 +14,16 @@ from winolab.algorithm import Algorithm, Tile, direct
 from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.words import plural
 from winolab.gpu.families.depthwise import cost, launch
-from winolab.gpu.families.depthwise.config import Config, configs, plain, slides, staged
+from winolab.gpu.families.depthwise.config import (
+    Config,
+    configs,
+    plain,
+    planes,
+    slides,
+    staged,
+)
 from winolab.gpu.families.depthwise.shape import Depthwise
-from winolab.gpu.families.depthwise.source import TYPES, source
+from winolab.gpu.families.depthwise.source import TYPES, planes_source, source
 from winolab.gpu.families.depthwise.tiling import Tiling
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.base_plan import BasePlan
@@ -63,14 +70,21 @@ class DepthwisePlan(Tiling, BasePlan):
     def __str__(self) -> str:
         p, v = self.problem, self.config
         size = max(self.shared().values())
+        block = (
+            f"{v.channels} channels × {plural(v.slots, 'strip')} of "
+            f"{plural(v.columns, 'column')} × {plural(self.rows, 'row')}"
+        )
+        if v.kind == "planes":
+            block = (
+                f"{v.threads} × {plural(v.columns, 'column')} × {plural(v.rows, 'row')} of planes"
+            )
         shares = f", {self.shares} shares of the sum" if self.gradient else ""
         return "\n".join(
             [
                 f"{self.direction} x{p.x_shape} w{p.w_shape} stride {p.stride} padding {p.padding} "
                 f"dilation {p.dilation}",
                 f"kernel     {self.kernel} {self.precision}, nothing transformed",
-                f"block      {v.channels} channels × {plural(v.slots, 'strip')} of "
-                f"{plural(v.columns, 'column')} × {plural(self.rows, 'row')}",
+                f"block      {block}",
                 f"policies   {v}",
                 f"grid       {plural(self.blocks, 'block')} of {v.threads} threads{shares}",
                 f"memory     {size} B shared, {self.workspace} B workspace",
@@ -82,8 +96,19 @@ class DepthwisePlan(Tiling, BasePlan):
         """The plan whose kernels apply it as they store y; None of others than forward."""
         return replace(self, epilogue=epilogue) if self.direction == "forward" else None
 
+    @property
+    def in_planes(self) -> DepthwisePlan | None:
+        """The plan of the fastest predicted config of planes."""
+        if self.gradient or self.config.kind == "planes":
+            return None
+        found = (_in_planes(self, v) for v in planes(self.shape, ITEMSIZE[self.dtype]))
+        return min(found, key=lambda p: p.predicted, default=None)
+
     def source(self) -> str:
         """The translation unit of its kernels."""
+        if self.config.kind == "planes":
+            types = self.dtype, self.out_dtype
+            return planes_source(self.config, self.shape, types, self.epilogue)
         known = self.config.kind != "any"
         d = self.shape
         shape = (*d.filter, *d.stride[1:]) if known else None
@@ -115,20 +140,33 @@ def plans(request: Request) -> Iterator[DepthwisePlan]:
         raise ValueError("depthwise kernels need something to sum")
     gradient = request.direction == "backward_filter"
     how = d, gradient, ITEMSIZE[request.dtype], request.maps_aligned
-    offered = [*(staged(*how) if device.large_blocks else ()), *configs(*how), *plain(*how)]
-    if config := request.config_of(Config):
+    config = request.config_of(Config)
+    if config and config.kind == "planes":
+        offered = () if gradient else planes(d, ITEMSIZE[request.dtype])
+    else:
+        offered = [*(staged(*how) if device.large_blocks else ()), *configs(*how), *plain(*how)]
+    if config:
         offered = [v for v in offered if v == config]
     for v in offered:
         found = DepthwisePlan(
             request.direction, request.problem, d, request.precision, request.dtype,
             request.stored, v, device, 1,
         )  # fmt: skip
-        yield from _sized(found, request.workspace_limit)
+        if v.kind == "planes":
+            yield _in_planes(found, v)
+        else:
+            yield from _sized(found, request.workspace_limit)
 
 
 def alone(request: Request) -> bool:
     """Whether other families' kernels would be launched a channel each."""
     return request.problem.depthwise and request.problem.groups > 1
+
+
+def _in_planes(plan: DepthwisePlan, v: Config) -> DepthwisePlan:
+    """The same on planes, by this config."""
+    made = replace(plan, config=v, rows=v.rows, shares=1, workers=0)
+    return replace(made, predicted=cost.seconds(made))
 
 
 def _sized(plan: DepthwisePlan, limit: int | None) -> Iterator[DepthwisePlan]:

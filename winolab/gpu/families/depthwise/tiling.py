@@ -60,7 +60,7 @@ class Tiling:
     def phases(self) -> tuple[int, int]:
         """Phases of rows and of columns."""
         d = self.shape
-        if self.config.kind == "plain":
+        if self.config.kind in ("plain", "planes"):
             return 1, 1
         if self.config.kind == "any":
             return 1, d.phases(2) if slides(d) else 1
@@ -81,8 +81,10 @@ class Tiling:
 
     @property
     def work_tiles(self) -> int:
-        """Threads' worths of outputs of a channel; with stages, blocks' worths."""
+        """Threads' worths of outputs of a channel; with stages, blocks' worths; of planes, all."""
         d = self.shape
+        if self.config.kind == "planes":
+            return d.batch * d.channels * self.segments * self.strips
         return (
             -(-d.batch // self.config.images)
             * d.output[0]
@@ -105,6 +107,8 @@ class Tiling:
         d, v = self.shape, self.config
         if v.kind == "plain":
             return math.prod(self.grid)
+        if v.kind == "planes":
+            return -(-self.work_tiles // v.threads)
         if not self.gradient:
             return self.chunks * (
                 self.workers or -(-self.work_tiles // (1 if v.stages else v.slots))
@@ -121,6 +125,8 @@ class Tiling:
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
+        if self.config.kind == "planes":
+            return dict.fromkeys(("winolab_depthwise_planes", "winolab_depthwise_planes_any"), 0)
         size = shared_memory(self.shape, self.config, self.gradient, ITEMSIZE[self.dtype])
         sums = {"winolab_depthwise_filter_sums": 0} if self.gradient else {}
         return {f"winolab_depthwise_{self.file}": size} | sums

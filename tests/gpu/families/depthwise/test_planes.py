@@ -1,0 +1,308 @@
+"""Depthwise kernels on planes: arrays that lie channels-first are read and written in place."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import winolab
+from tests.gpu import hosted
+from tests.gpu.families.depthwise.cases import (
+    DIRECTIONS,
+    PRECISIONS,
+    PROBLEMS,
+    layer,
+    offered,
+    operands,
+    too_far,
+)
+from tests.gpu.support.pretended import Array
+from winolab import calls
+from winolab.algorithm import Problem
+from winolab.arguments.epilogue import Activation
+from winolab.gpu import driver
+from winolab.gpu.families.depthwise.config import Config, planes
+from winolab.gpu.families.depthwise.launch import PLANES, divisor
+from winolab.gpu.families.depthwise.plan import DepthwisePlan
+from winolab.gpu.planner.request import DTYPES, ITEMSIZE
+from winolab.gpu.runtime.conv import convolve
+from winolab.options import ConvOptions
+from winolab.problem import shapes
+from winolab.ref import epilogue
+from winolab.ref.algorithms import convolution
+
+CORRELATIONS = DIRECTIONS[:2]
+FLAT = {name: p for name, p in PROBLEMS.items() if p.ndim < 3} | {
+    "one row": layer((2, 1, 24, 8), (3, 3), padding=1),
+    "one column": layer((2, 17, 1, 8), (5, 5), padding=2, stride=2),
+    "one pixel": layer((3, 1, 1, 4), (3, 3), padding=1),
+    "padding beyond the map": layer((1, 3, 4, 8), (3, 3), padding=7),
+    "far padding and stride": layer((1, 4, 3, 8), (5, 5), padding=9, stride=2),
+    "vectors": layer((2, 12, 32, 3), (3, 3), padding=1),
+    "vectors at stride 2": layer((1, 16, 32, 3), (5, 5), padding=2, stride=2),
+    "11x11": layer((1, 13, 16, 2), (11, 11), padding=5),
+    "11x11 at stride 2": layer((1, 12, 15, 2), (11, 11), padding=5, stride=2),
+}
+NAMES = list(FLAT)
+
+
+def twins(problem: Problem, direction: str, precision: str, **how: Any) -> list[DepthwisePlan]:
+    """A plan of every config of planes."""
+    d = offered(problem, direction, precision)[0].shape
+    sizes = planes(d, ITEMSIZE[DTYPES[precision]])
+    found = [offered(problem, direction, precision, config=v, **how) for v in sizes]
+    return [p for (p,) in found]
+
+
+def on_cpu(p: DepthwisePlan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return hosted.execute(p, a, b, dtype=p.out_dtype)
+
+
+def first(v: np.ndarray) -> np.ndarray:
+    """The same numbers, in memory channels-first, axes channels-last."""
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(v, -1, 1)), 1, -1)
+
+
+@pytest.mark.parametrize("direction", CORRELATIONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_results_are_those_of_fp64(name: str, direction: str) -> None:
+    """Two configs, another two of each problem and precision, between zones of NaN."""
+    at = NAMES.index(name) + CORRELATIONS.index(direction)
+    precision = PRECISIONS[at % 3]
+    found = twins(FLAT[name], direction, precision)
+    for p in {found[5 * at % len(found)], found[-1 - at % len(found)]}:
+        a, b = operands(p.problem, direction, precision)
+        assert too_far(p, a, b, on_cpu(p, a, b)) == 0, p
+
+
+@pytest.mark.parametrize(
+    ("direction", "stride", "precision"),
+    [("forward", 1, "fp16"), ("backward_data", 2, "fp32"), ("forward", 2, "bf16")],
+)
+def test_every_config(direction: str, stride: int, precision: str) -> None:
+    """Threads that outputs fill and others, vectors of every size; results in FP32."""
+    problem = layer((1, 9, 16, 3), (3, 3), stride=stride, padding=1)
+    for p in twins(problem, direction, precision, out_dtype="float32"):
+        a, b = operands(problem, direction, precision)
+        assert too_far(p, a, b, hosted.execute(p, a, b)) == 0, p
+
+
+@pytest.mark.parametrize("name", ["3x3", "5x5 stride 2", "7x7", "dilation", "vectors"])
+def test_the_bits_are_those_of_kernels_on_channels(name: str) -> None:
+    """Sums are in their order."""
+    problem = FLAT[name]
+    for direction in CORRELATIONS:
+        walking = [p for p in offered(problem, direction, "fp32") if p.config.kind != "any"]
+        a, b = operands(problem, direction, "fp32")
+        if walking:
+            expected = on_cpu(walking[0], a, b)
+            assert (on_cpu(twins(problem, direction, "fp32")[-1], a, b) == expected).all()
+
+
+def test_integers_are_exact_and_adjoint() -> None:
+    """⟨dy, x ⋆ w⟩ = ⟨dx, x⟩, of numbers whose sums FP32 holds."""
+    for name in ("5x5 stride 2", "dilation", "multiplier and stride", "dilation and stride"):
+        problem, rng = FLAT[name], np.random.default_rng(0)
+        x, w, dy = (
+            rng.integers(-4, 5, shape).astype("f")
+            for shape in (problem.x_shape, problem.w_shape, problem.y_shape)
+        )
+        found = []
+        for direction, a in zip(CORRELATIONS, (x, dy), strict=True):
+            found.append(on_cpu(twins(problem, direction, "fp32")[-1], a, w).astype(float))
+            exact = getattr(convolution, direction)(a.astype(float), w.astype(float), problem)
+            assert (found[-1] == exact).all()
+        y, dx = found
+        assert (y * dy).sum() == (dx * x).sum() != 0
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_infinities_and_nan_stay_with_their_plane_and_windows(precision: str) -> None:
+    for problem in (
+        layer((2, 6, 16, 3), (3, 3), padding=1),
+        layer((1, 12, 8, 2), (11, 11), padding=5),
+    ):
+        for direction in CORRELATIONS:
+            a, b = operands(problem, direction, precision)
+            a[0, 2, 4, 1], a[-1, 5, -1, 0] = np.inf, np.nan
+            mark = np.where(np.isfinite(a.astype(float)), 0.0, 1.0)
+            ones = np.ones(b.shape)
+            expected = getattr(convolution, direction)(mark, ones, problem) > 0
+            for p in twins(problem, direction, precision)[::3]:
+                y = on_cpu(p, a, b).astype(float)
+                assert (~np.isfinite(y) == expected).all(), p
+
+
+def test_threads_in_another_order_compute_the_same_bits() -> None:
+    for direction in CORRELATIONS:
+        p = twins(FLAT["many channels"], direction, "fp32")[-1]
+        a, b = operands(p.problem, direction, "fp32")
+        assert (on_cpu(p, a, b) == hosted.execute(p, a, b, seed=3)).all()
+
+
+def test_divisors_are_exact() -> None:
+    """At the ends of every quotient, up to the most that is divided."""
+    for n in (*range(1, 300), 12_345, 65_537, 2**30 - 1, 2**30 + 1, 2**31 - 1):
+        number, bits = divisor(n)
+        assert number < 1 << 32
+        for q in {0, 1, (2**31 - 1) // n - 1, (2**31 - 1) // n}:
+            for value in (q * n - 1, q * n, q * n + n - 1):
+                if 0 <= value < 2**31:
+                    assert value * number >> bits == value // n
+
+
+def called(direction: str, problem: Problem, a: Any, b: Any, **how: Any) -> Any:
+    """The public call."""
+    third = () if direction == "forward" else (shapes(direction, problem)[2],)
+    how = {"padding": problem.padding, "stride": problem.stride, "groups": problem.groups, **how}
+    return getattr(winolab, f"conv_{direction}")(Array(a), Array(b), *third, **how)
+
+
+def kept() -> DepthwisePlan:
+    """The plan of the last new call."""
+    call: Any = list(calls.kept.values())[-1]
+    return call.plan
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("direction", CORRELATIONS)
+def test_nothing_is_copied_of_planes(direction: str, precision: str, library) -> None:
+    """Nor where images and channels lie apart; of rows, and of other strides, all is as before."""
+    for name in ("vectors", "5x5 stride 2"):
+        problem = FLAT[name]
+        a, b = operands(problem, direction, precision)
+        got = called(direction, problem, first(a), b)
+        assert not library.reordered()
+        assert kept().config.kind == "planes"
+        assert np.moveaxis(got.values, -1, 1).flags.c_contiguous  # as its operand lies
+        assert too_far(kept(), a, b, got.values) == 0
+        wide = np.full((a.shape[0], a.shape[-1] + 2, a.shape[1] + 1, a.shape[2]), np.nan, a.dtype)
+        apart = np.moveaxis(wide[:, 1:-1, 1:], 1, -1)
+        apart[...] = a
+        assert (called(direction, problem, apart, b).values == got.values).all()
+        assert not library.reordered()
+        last = called(direction, problem, a, b)
+        assert not library.reordered()
+        assert kept().config.kind != "planes"
+        assert too_far(kept(), a, b, last.values) == 0
+
+
+def test_rows_that_begin_anywhere_and_filters_with_gaps(library) -> None:
+    """By the kernel of those; columns that are no neighbours are copied."""
+    problem = FLAT["vectors"]
+    a, b = operands(problem, "forward", "fp32")
+    expected = called("forward", problem, first(a), b).values
+    library.reordered()
+    memory = np.full(a.size + 1, np.nan, a.dtype)
+    n, h, w, c = a.shape
+    late = np.moveaxis(memory[1:].reshape(n, c, h, w), 1, -1)
+    late[...] = a
+    gaps = np.repeat(b, 2, axis=2)[:, :, ::2]
+    result = np.full((n, c, h, w), np.nan, a.dtype)
+    for x, filters in ((late, b), (first(a), gaps)):
+        out = np.moveaxis(result, 1, -1)
+        called("forward", problem, x, filters, out=Array(out))
+        assert not library.reordered()
+        assert (out == expected).all()
+    wide = np.moveaxis(np.repeat(np.moveaxis(a, -1, 1), 2, axis=3)[..., ::2], 1, -1)
+    assert (called("forward", problem, wide, b).values == expected).all()
+    assert "a" in library.reordered()
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_an_epilogue_is_applied_as_planes_are_stored(dtype: str, library) -> None:
+    """With a residual that lies as y, and one that does not, which is copied."""
+    problem = FLAT["vectors"]
+    x, w = operands(problem, "forward", dtype)
+    plain = called("forward", problem, first(x), w).values
+    bias = operands(problem, "forward", dtype, seed=1)[0][0, 0, 0]
+    residual = operands(problem, "forward", dtype, seed=2)[0]
+    expected = plain.copy()
+    epilogue.apply(expected, bias, residual, Activation.of("silu"), "channels_last")
+    for lies, copies in ((first(residual), []), (residual, ["residual"])):
+        library.reordered()
+        added = {"bias": Array(bias), "residual": Array(lies), "activation": "silu"}
+        got = called("forward", problem, first(x), w, **added).values
+        assert library.reordered() == copies
+        assert got.tobytes() == expected.tobytes()
+
+
+def test_a_named_config_works_on_any_arrays(library) -> None:
+    """It copies both ends of rows, and is offered for nothing else."""
+    problem = FLAT["vectors"]
+    a, b = operands(problem, "forward", "fp32")
+    config = twins(problem, "forward", "fp32")[-1].config
+    p = twins(problem, "forward", "fp32")[-1]
+    got = convolve("forward", problem, Array(a), Array(b), ConvOptions(config=config))
+    assert sorted(library.reordered()) == ["a", "out"]
+    assert too_far(p, a, b, got.values) == 0
+    assert (got.values == on_cpu(p, a, b)).all()
+    assert str(config) in str(p)
+    other = ConvOptions(config=offered(problem, "forward", "fp32")[0].config)
+    got = convolve("forward", problem, Array(first(a)), Array(b), other)
+    assert sorted(library.reordered()) == ["a", "out"]  # as it is named, whatever lies where
+    assert too_far(p, a, b, got.values) == 0
+    assert not offered(problem, "backward_filter", "fp32", config=config)
+    deep = layer((1, 4, 6, 8, 4), (3, 3, 3), padding=1)
+    assert not offered(deep, "forward", "fp32", config=config)
+    with pytest.raises(ValueError, match="lie channels-first"):
+        p.launch({}, hosted.filter_view(a), hosted.filter_view(b), hosted.filter_view(a), 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("direction", "x", "taps", "stride", "how", "registers"),
+    [
+        ("forward", (112, 112, 32), 3, 1, (4, 4, 4), 56),
+        ("backward_data", (112, 112, 96), 3, 2, (4, 8, 4), 64),
+        ("forward", (28, 28, 240), 5, 1, (4, 4, 4), 96),
+        ("forward", (7, 7, 768), 7, 1, (1, 7, 1), 104),
+    ],
+)
+def test_planes_are_read_into_registers(
+    direction: str, x: tuple[int, ...], taps: int, stride: int, how: Any, registers: int, compiled
+) -> None:
+    """Without spills, and few enough that blocks run side by side."""
+    problem = layer((32, *x), (taps, taps), stride=stride, padding=taps // 2)
+    vector, columns, rows = how
+    config = Config("planes", 1, vector, columns, rows=rows)
+    (p,) = offered(problem, direction, "fp32", config=config)
+    check = f"\nstatic_assert(sizeof(DepthwisePlanesParams) == {PLANES.size});"
+    found = compiled(p.source() + check)["winolab_depthwise_planes"]
+    assert (found.spills, found.stack) == (0, 0)
+    assert found.registers <= registers
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("direction", CORRELATIONS)
+def test_planes_on_a_gpu_give_what_fp64_does(direction: str, precision: str) -> None:
+    """Every config of every problem: the bound, and the same bits again."""
+    from winolab.gpu.runtime import loader
+
+    cp: Any = driver.cupy()
+    for problem in FLAT.values():
+        a, b = operands(problem, direction, precision)
+        given = [cp.asarray(v.view(np.uint8)) for v in (np.moveaxis(a, -1, 1).copy(), b)]
+        shape = shapes(direction, problem)[2]
+        lies = (shape[0], shape[-1], *shape[1:-1])
+        for p in twins(problem, direction, precision):
+            kernels = loader.load(p.source(), str(p), p.shared(), 0)
+            zone, size = 4096, math.prod(shape) * a.itemsize
+            memory, bits = cp.full(size + 2 * zone, 0xFF, "uint8"), []
+            ends = given[0].data.ptr, given[1].data.ptr, memory.data.ptr + zone
+            made = first(a), b, np.moveaxis(np.empty(lies, a.dtype), 1, -1)
+            views = [
+                replace(hosted.filter_view(v), address=at) for v, at in zip(made, ends, strict=True)
+            ]
+            for _ in range(2):
+                memory[...] = 0xFF
+                p.launch(kernels, views[0], views[1], views[2], 0, 0)
+                assert all((v == 0xFF).all() for v in (memory[:zone], memory[-zone:]))
+                bits.append(cp.asnumpy(memory[zone : zone + size]))
+            y = np.moveaxis(bits[0].view(a.dtype).reshape(lies), 1, -1)
+            assert too_far(p, a, b, y) == 0, p
+            assert (bits[0] == bits[1]).all()
