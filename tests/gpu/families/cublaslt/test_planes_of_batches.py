@@ -113,6 +113,26 @@ def test_addresses_of_all_images_are_as_aligned_as_is_said(direction, more, stan
     assert stand_in.products[-1]["alignment"] == 4 * more
 
 
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_planes_of_odd_channels_are_aligned(direction, stand_in, library) -> None:
+    """Where rows of channels would not be, but for those of filters: so it is predicted."""
+    for problem, is_slow in (
+        (Problem.of((3, 4, 6, 16), (5, 1, 1, 16)), False),
+        (Problem.of((3, 4, 6, 5), (16, 1, 1, 5)), direction in CORRELATIONS),
+    ):
+        p, *_ = offered(problem, direction, "fp16", planes=True)
+        assert cost.misaligned(p) == is_slow
+        a, b = operands(problem, direction, "fp16")
+        result = result_of(direction, problem, a.dtype)
+        result = spaced(result) if direction in CORRELATIONS else result
+        first, second = both(direction, a, b, spaced)
+        called(direction, problem, Array(first), Array(second), out=Array(result))
+        assert too_far(p, a, b, result) == 0
+        assert not {"a", "out"} & set(library.reordered())
+        assert stand_in.products[-1]["images"] == 3
+        assert stand_in.products[-1]["alignment"] == 16
+
+
 @pytest.mark.parametrize("direction", CORRELATIONS)
 def test_what_does_not_fit_is_copied(direction, stand_in, library) -> None:
     """16-bit images or planes that are no vectors apart, rows with gaps, addresses of elements."""

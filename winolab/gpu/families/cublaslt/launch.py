@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from winolab.gpu.families import wgrad
 from winolab.gpu.families.cublaslt.tiling import Tiling
-from winolab.gpu.params import MATMUL, PRODUCT, Kernels, Params, View, in_order, pitch
+from winolab.gpu.params import MATMUL, PRODUCT, VECTOR, Kernels, Params, View, in_order, pitch
 from winolab.gpu.planner.request import ITEMSIZE
 
 REDUCE = "winolab_reduce"
@@ -88,7 +88,11 @@ def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Par
             rows, columns = columns, rows
     (first, turned_first), (second, turned_second) = sides
     size, out_size = ITEMSIZE[call.dtype], ITEMSIZE[out_dtype]
-    steps = first.apart * size, second.apart * size, result.apart * out_size
+    alignment = call.alignment
+    if images > 1:  # whose rows of channels need not be aligned
+        alignment = VECTOR if all(view.aligned for view in (a, b, out)) else size
+        steps = first.apart * size, second.apart * size, result.apart * out_size
+        alignment = gcd(alignment, *steps)
     return PRODUCT.pack(
         *(first.address, second.address, result.address),
         workspace + call.beside_library if call.config.workspace else 0,
@@ -100,7 +104,7 @@ def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Par
         KINDS[out_dtype],
         int(turned_first),
         int(turned_second),
-        gcd(call.alignment, *steps) if images > 1 else call.alignment,
+        alignment,
         images,
     )
 
