@@ -69,8 +69,6 @@ class Mold:
     def gradient(self) -> bool:
         """Whether its kernel computes filter gradients; each third of some families does."""
         third = self.family in ("cublaslt", "depthwise", "implicit_gemm", "fused2d")
-        if self.planes:
-            return False
         return self.number % 3 == 2 if third else self.family.startswith("wgrad")
 
     @property
@@ -233,8 +231,10 @@ def run(mold: Mold, number: int) -> float:
     order = plan.config.memory_order if mold.planes else "nhwc"
     a = Zone(shape_a, dtype, rng, aligned=aligned, rows=rows, order=order)
     read = mold.gradient or plan.reads_filters_in_place  # b, as a is
-    b = Zone(shape_b, dtype, rng, aligned=aligned and read, free=not read, rows=rows)
-    out = Zone(shape_out, plan.out_dtype, rng, aligned=aligned, rows=rows, order=order)
+    order_b = order if mold.gradient else "nhwc"
+    b = Zone(shape_b, dtype, rng, aligned=aligned and read, free=not read, rows=rows, order=order_b)
+    order_out = "nhwc" if mold.gradient else order
+    out = Zone(shape_out, plan.out_dtype, rng, aligned=aligned, rows=rows, order=order_out)
     words = plan.workspace // 4
     workspace = cp.full(words + 2 * GUARD, PATTERN[4], "uint32")
     draw = cp.random.default_rng(rng.getrandbits(32))

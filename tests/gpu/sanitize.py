@@ -67,7 +67,7 @@ def _molds(families: Collection[str]) -> list[Mold]:
         if family.name in families and not family.library  # whose kernels are not ours
         for precision in family.precisions
         for algorithm in algorithms(family.name, precision)
-        for number in ((0, PLANES) if family.name == "depthwise" else (0,))
+        for number in ((0, PLANES, PLANES + 2) if family.name == "depthwise" else (0,))
     ]
 
 
@@ -108,27 +108,26 @@ def run(mold: Case) -> None:
         data = [rng.uniform(-1, 1, s).astype(dtype) for s in shapes_[:2]]
     written = np.dtype("uint16" if mold.shape[3] == "bfloat16" else mold.shape[3])
     last = tuple(range(len(shapes_[0])))  # channels last: 0 of an axis is its place in memory
-    order = plan.config.memory_order
-    axes = last if order == "nhwc" else AXES[order]
-    back = [axes.index(axis) for axis in last]
-    arrays = [cp.empty([d.shape[a] for a in axes], d.dtype) for d in data[:1]]
-    arrays += [cp.empty(d.shape, d.dtype) for d in data[1:]]
-    for array, values in zip(arrays, (data[0].transpose(axes), *data[1:]), strict=True):
-        array.set(np.ascontiguousarray(values))
-    out = cp.empty([shapes_[2][a] for a in axes], written)
-    views = [
-        ArrayLayout.fresh(array.shape).view(array.data.ptr, filter=i == (2 if mold.gradient else 1))
-        for i, array in enumerate((*arrays, out))
+    order, filter_at = plan.config.memory_order, 2 if mold.gradient else 1
+    axes = [last if i == filter_at or order == "nhwc" else AXES[order] for i in range(3)]
+    back = [tuple(of.index(axis) for axis in last) for of in axes]
+    arrays = [
+        cp.empty([d.shape[a] for a in of], d.dtype) for d, of in zip(data, axes, strict=False)
     ]
-    if axes != last:
-        for i, array in ((0, arrays[0]), (2, out)):
-            n, h, w, c = (array.strides[a] // array.itemsize for a in back)
+    for array, values, of in zip(arrays, data, axes, strict=False):
+        array.set(np.ascontiguousarray(values.transpose(of)))
+    out = cp.empty([shapes_[2][a] for a in axes[2]], written)
+    views = []
+    for i, array in enumerate((*arrays, out)):
+        views.append(ArrayLayout.fresh(array.shape).view(array.data.ptr, filter=i == filter_at))
+        if axes[i] != last:
+            n, h, w, c = (array.strides[a] // array.itemsize for a in back[i])
             views[i] = View(array.data.ptr, (n, 0, h, w, c))
 
     def computed(plan: Any) -> np.ndarray:
         workspace = cp.empty(max(1, plan.workspace), "uint8")
         plan.launch(kernels_of(plan, 0), *views, workspace.data.ptr, 0)
-        return out.get().transpose(back)
+        return out.get().transpose(back[2])
 
     result = computed(plan)
     if isinstance(plan, GammaWgmmaPlan) and plan.parts == 2 and plan.config.clusters:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.gpu import guarded, hosted
-from tests.gpu.support.molds import MOLDS, algorithms
+from tests.gpu.support.molds import MOLDS, PLANES, algorithms
 from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.families.gamma_ffma.plan import GammaFfmaPlan
@@ -102,3 +102,13 @@ def test_every_compiled_form_that_a_gpu_tests_has_problems(monkeypatch, family: 
                 mold = guarded.Mold(family.name, algorithm, precision, number)
                 plan, _, _ = mold.problem(0)
                 assert plan.config == mold.shape[-1], mold
+
+
+@pytest.mark.parametrize("number", range(PLANES, MOLDS["depthwise"]))
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
+def test_planes_lie_anywhere(host, precision: str, number: int) -> None:
+    """Axes in any order but columns, with gaps, of any address: two problems of each mold."""
+    mold = guarded.Mold("depthwise", "direct", precision, number)
+    assert mold.problem(1)[0].config.memory_order == "nchw"
+    for problem in (1, 2):
+        assert 0 < guarded.run(mold, problem) <= 1

@@ -96,7 +96,7 @@ def algorithms(family: str, precision: str) -> list[str]:
     ]
 
 
-PLANE_TAPS = (3, 3), (5, 5), (7, 7), (1, 3), (11, 11), (4, 2)
+PLANE_TAPS = (3, 3), (5, 5), (7, 7), (1, 3), (4, 11), (4, 2)
 DEPTHWISE_TAPS = (3, 3), (5, 5), (7, 7), (3, 3, 3), (4,), (7, 1), (4, 9), (2, 35)
 
 

@@ -159,20 +159,25 @@ class PlannedCall:
 def _in_place(asked: Resolved, chosen: Plan, out: ArrayLayout) -> Resolved | None:
     """The same asked of the plan that works on planes, where x and y are such and the chosen one
     takes longer with the copies that it needs; None of others."""
-    given, wanted = (replace(v, order="nchw") for v in (asked.a.given, asked.wanted))
-    ends = (asked.a.layout, given, asked.dtype), (out, wanted, asked.computed)
-    copied = [prod(v.shape) * ITEMSIZE[dtype] for here, v, dtype in ends if here != v]
-    lie = given.direct and wanted.direct and wanted.distinct
-    if not copied or not lie or asked.options.config or chosen.out_dtype != asked.out_dtype:
-        return None
-    if not (plan := chosen.in_planes):
+    operands = [asked.a, asked.b] if asked.gradient and asked.b else [asked.a]
+    maps = [(each.layout, each.given, asked.dtype) for each in operands]
+    if not asked.gradient:
+        maps.append((out, asked.wanted, asked.computed))
+    given = [replace(lies, order="nchw") for _, lies, _ in maps]
+    copied = [prod(v.shape) * ITEMSIZE[dtype] for here, v, dtype in maps if here != v]
+    lie = all(v.direct and (v.steps_fit or not asked.gradient) for v in given)
+    fits = asked.gradient or (given[-1].distinct and chosen.out_dtype == asked.out_dtype)
+    if not (copied and lie and fits) or asked.options.config or not (plan := chosen.in_planes):
         return None
     from winolab.gpu.planner.memory_order import copies  # which few calls need
 
-    if plan.predicted >= chosen.predicted + copies(asked.device, copied):
+    limit = asked.options.workspace_limit
+    over = limit is not None and plan.workspace > limit
+    if over or plan.predicted >= chosen.predicted + copies(asked.device, copied):
         return None
-    options = replace(asked.options, config=plan.config)
-    return replace(asked, order="nchw", options=options, a=Operand(given, asked.a.given))
+    places = [Operand(v, each.given) for v, each in zip(given, operands, strict=False)]
+    found = replace(asked, order="nchw", options=replace(asked.options, config=plan.config))
+    return replace(found, a=places[0], b=places[1] if asked.gradient else asked.b)
 
 
 def _regular(operand: Operand) -> Operand:

@@ -83,7 +83,7 @@ class Resolved:
     out_first: bool  # a new result lies channels-first
     bias: ArrayLayout | None
     residual: ArrayLayout | None
-    order: str = "nhwc"  # in which kernels take the first operand and the result to lie
+    order: str = "nhwc"  # in which kernels take maps to lie
     meant: Device | None = None  # which need not be there; None: that of the index
 
     @property
@@ -91,16 +91,21 @@ class Resolved:
         return self.meant or driver.device(self.index)
 
     @property
+    def written_order(self) -> str:
+        """In which kernels take the result to lie: filters have the usual one."""
+        return "nhwc" if self.gradient else self.order
+
+    @property
     def fresh(self) -> ArrayLayout:
         """A new result as kernels write it."""
-        return ArrayLayout.fresh(shapes(self.direction, self.problem)[2], self.order)
+        return ArrayLayout.fresh(shapes(self.direction, self.problem)[2], self.written_order)
 
     @property
     def wanted(self) -> ArrayLayout:
         """Where the result is to lie: in the caller's array, or a new one of a's memory order."""
         if self.out:
             return self.out
-        last = replace(ArrayLayout.fresh(self.fresh.shape), order=self.order)
+        last = replace(ArrayLayout.fresh(self.fresh.shape), order=self.written_order)
         return last.channels_first() if self.out_first else last
 
     @property
@@ -149,14 +154,15 @@ def resolve(
     expected = dict(zip(arguments, shapes(direction, problem), strict=True))
     config = transformed.plan.config if transformed and transformed.plan else options.config
     order = config.memory_order if config else "nhwc"
-    layouts = _layouts(given, expected, options.layout, {names[0]: order, "out": order})
+    gradient = direction == "backward_filter"
+    maps = {names[0]: order, names[1] if gradient else "out": order}
+    layouts = _layouts(given, expected, options.layout, maps)
     if out:
         check_target(out.shape, out.strides)
     dtype = common_dtype(names, a.dtype, b.dtype)
     precision = precision_of(options.precision, told or names[0], dtype)
     out_dtype = result_dtype(direction, dtype, options.out_dtype, out)
     # dw that shall not overflow unnoticed is seen in float32 first
-    gradient = direction == "backward_filter"
     looked_at = gradient and out_dtype == "float16" and options.on_range == "raise"
 
     layout_a, layout_b = layouts[names[0]], layouts.get(names[1])

@@ -25,8 +25,8 @@ from winolab import calls
 from winolab.algorithm import Problem
 from winolab.arguments.epilogue import Activation
 from winolab.gpu import driver
-from winolab.gpu.families.depthwise.config import Config, planes
-from winolab.gpu.families.depthwise.launch import PLANES, divisor
+from winolab.gpu.families.depthwise.config import MOST_CHUNK, Config, planes
+from winolab.gpu.families.depthwise.launch import FILTER_PLANES, PLANES, divisor
 from winolab.gpu.families.depthwise.plan import DepthwisePlan
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE
 from winolab.gpu.runtime.conv import convolve
@@ -53,7 +53,7 @@ NAMES = list(FLAT)
 def twins(problem: Problem, direction: str, precision: str, **how: Any) -> list[DepthwisePlan]:
     """A plan of every config of planes."""
     d = offered(problem, direction, precision)[0].shape
-    sizes = planes(d, ITEMSIZE[DTYPES[precision]])
+    sizes = planes(d, direction == "backward_filter", ITEMSIZE[DTYPES[precision]])
     found = [offered(problem, direction, precision, config=v, **how) for v in sizes]
     return [p for (p,) in found]
 
@@ -67,21 +67,28 @@ def first(v: np.ndarray) -> np.ndarray:
     return np.moveaxis(np.ascontiguousarray(np.moveaxis(v, -1, 1)), 1, -1)
 
 
-@pytest.mark.parametrize("direction", CORRELATIONS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("name", NAMES)
 def test_results_are_those_of_fp64(name: str, direction: str) -> None:
-    """Two configs, another two of each problem and precision, between zones of NaN."""
-    at = NAMES.index(name) + CORRELATIONS.index(direction)
+    """Two configs, another two of each problem and precision, between zones of NaN; of gradients,
+    whose taps have to fit registers, in one share and in several."""
+    at = NAMES.index(name) + DIRECTIONS.index(direction)
     precision = PRECISIONS[at % 3]
     found = twins(FLAT[name], direction, precision)
-    for p in {found[5 * at % len(found)], found[-1 - at % len(found)]}:
+    gradient = direction == "backward_filter"
+    assert bool(found) == (not gradient or math.prod(FLAT[name].filter) <= MOST_CHUNK)
+    some = {found[5 * at % len(found)], found[-1 - at % len(found)]} if found else set()
+    for p in [*some, *(replace(p, shares=3) for p in some if gradient)]:
         a, b = operands(p.problem, direction, precision)
         assert too_far(p, a, b, on_cpu(p, a, b)) == 0, p
 
 
 @pytest.mark.parametrize(
     ("direction", "stride", "precision"),
-    [("forward", 1, "fp16"), ("backward_data", 2, "fp32"), ("forward", 2, "bf16")],
+    [
+        *(("forward", 1, "fp16"), ("backward_data", 2, "fp32"), ("forward", 2, "bf16")),
+        *(("backward_filter", 1, "fp32"), ("backward_filter", 2, "fp16")),
+    ],
 )
 def test_every_config(direction: str, stride: int, precision: str) -> None:
     """Threads that outputs fill and others, vectors of every size; results in FP32."""
@@ -104,7 +111,7 @@ def test_the_bits_are_those_of_kernels_on_channels(name: str) -> None:
 
 
 def test_integers_are_exact_and_adjoint() -> None:
-    """⟨dy, x ⋆ w⟩ = ⟨dx, x⟩, of numbers whose sums FP32 holds."""
+    """⟨dy, x ⋆ w⟩ = ⟨dx, x⟩ = ⟨dw, w⟩, of numbers whose sums FP32 holds."""
     for name in ("5x5 stride 2", "dilation", "multiplier and stride", "dilation and stride"):
         problem, rng = FLAT[name], np.random.default_rng(0)
         x, w, dy = (
@@ -112,12 +119,12 @@ def test_integers_are_exact_and_adjoint() -> None:
             for shape in (problem.x_shape, problem.w_shape, problem.y_shape)
         )
         found = []
-        for direction, a in zip(CORRELATIONS, (x, dy), strict=True):
-            found.append(on_cpu(twins(problem, direction, "fp32")[-1], a, w).astype(float))
-            exact = getattr(convolution, direction)(a.astype(float), w.astype(float), problem)
+        for direction, (a, b) in zip(DIRECTIONS, ((x, w), (dy, w), (x, dy)), strict=True):
+            found.append(on_cpu(twins(problem, direction, "fp32")[-1], a, b).astype(float))
+            exact = getattr(convolution, direction)(a.astype(float), b.astype(float), problem)
             assert (found[-1] == exact).all()
-        y, dx = found
-        assert (y * dy).sum() == (dx * x).sum() != 0
+        y, dx, dw = found
+        assert (y * dy).sum() == (dx * x).sum() == (dw * w).sum() != 0
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -138,7 +145,7 @@ def test_infinities_and_nan_stay_with_their_plane_and_windows(precision: str) ->
 
 
 def test_threads_in_another_order_compute_the_same_bits() -> None:
-    for direction in CORRELATIONS:
+    for direction in DIRECTIONS:
         p = twins(FLAT["many channels"], direction, "fp32")[-1]
         a, b = operands(p.problem, direction, "fp32")
         assert (on_cpu(p, a, b) == hosted.execute(p, a, b, seed=3)).all()
@@ -189,6 +196,28 @@ def test_nothing_is_copied_of_planes(direction: str, precision: str, library) ->
         assert not library.reordered()
         assert kept().config.kind != "planes"
         assert too_far(kept(), a, b, last.values) == 0
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_gradients_of_planes_copy_nothing(precision: str, library) -> None:
+    """In one launch and in two; within a limit of workspace that planes exceed, by copies."""
+    problem = FLAT["vectors"]
+    for case in (problem, replace(problem, batch=120)):
+        a, b = operands(case, "backward_filter", precision)
+        got = called("backward_filter", case, first(a), Array(first(b)).values)
+        assert not library.reordered()
+        p = kept()
+        assert (p.config.kind, p.workspace > 0) == ("planes", case is not problem)
+        assert too_far(p, a, b, got.values) == 0
+        last = called("backward_filter", case, a, b)
+        assert not library.reordered()
+        assert too_far(kept(), a, b, last.values) == 0
+        mixed = called("backward_filter", case, first(a), b)
+        assert library.reordered() == ["a"]
+        assert too_far(kept(), a, b, mixed.values) == 0
+    within = called("backward_filter", case, first(a), first(b), workspace_limit=0)
+    assert kept().workspace == 0
+    assert too_far(kept(), a, b, within.values) == 0
 
 
 def test_rows_that_begin_anywhere_and_filters_with_gaps(library) -> None:
@@ -246,7 +275,7 @@ def test_a_named_config_works_on_any_arrays(library) -> None:
     got = convolve("forward", problem, Array(first(a)), Array(b), other)
     assert sorted(library.reordered()) == ["a", "out"]  # as it is named, whatever lies where
     assert too_far(p, a, b, got.values) == 0
-    assert not offered(problem, "backward_filter", "fp32", config=config)
+    assert not offered(FLAT["11x11"], "backward_filter", "fp32", config=config)
     deep = layer((1, 4, 6, 8, 4), (3, 3, 3), padding=1)
     assert not offered(deep, "forward", "fp32", config=config)
     with pytest.raises(ValueError, match="lie channels-first"):
@@ -260,6 +289,7 @@ def test_a_named_config_works_on_any_arrays(library) -> None:
         ("backward_data", (112, 112, 96), 3, 2, (4, 8, 4), 64),
         ("forward", (28, 28, 240), 5, 1, (4, 4, 4), 96),
         ("forward", (7, 7, 768), 7, 1, (1, 7, 1), 104),
+        ("backward_filter", (56, 56, 144), 5, 2, (4, 2, 4), 104),
     ],
 )
 def test_planes_are_read_into_registers(
@@ -270,39 +300,46 @@ def test_planes_are_read_into_registers(
     vector, columns, rows = how
     config = Config("planes", 1, vector, columns, rows=rows)
     (p,) = offered(problem, direction, "fp32", config=config)
-    check = f"\nstatic_assert(sizeof(DepthwisePlanesParams) == {PLANES.size});"
-    found = compiled(p.source() + check)["winolab_depthwise_planes"]
+    gradient = direction == "backward_filter"
+    name, size = ("Filter", FILTER_PLANES.size) if gradient else ("", PLANES.size)
+    check = f"\nstatic_assert(sizeof(Depthwise{name}PlanesParams) == {size});"
+    found = compiled(p.source() + check)[f"winolab_depthwise_{p.file}"]
     assert (found.spills, found.stack) == (0, 0)
     assert found.registers <= registers
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("direction", CORRELATIONS)
-def test_planes_on_a_gpu_give_what_fp64_does(direction: str, precision: str) -> None:
-    """Every config of every problem: the bound, and the same bits again."""
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_planes_on_a_gpu_give_what_fp64_does(direction: str) -> None:
+    """Two configs of every problem, in a precision of its own: the bound, the same bits again, and
+    nothing beside."""
     from winolab.gpu.runtime import loader
 
     cp: Any = driver.cupy()
-    for problem in FLAT.values():
+    zone, filter_at = 4096, 2 if direction == "backward_filter" else 1
+    for at, problem in enumerate(FLAT.values()):
+        precision = PRECISIONS[at % 3]
         a, b = operands(problem, direction, precision)
-        given = [cp.asarray(v.view(np.uint8)) for v in (np.moveaxis(a, -1, 1).copy(), b)]
-        shape = shapes(direction, problem)[2]
-        lies = (shape[0], shape[-1], *shape[1:-1])
-        for p in twins(problem, direction, precision):
-            kernels = loader.load(p.source(), str(p), p.shared(), 0)
-            zone, size = 4096, math.prod(shape) * a.itemsize
-            memory, bits = cp.full(size + 2 * zone, 0xFF, "uint8"), []
-            ends = given[0].data.ptr, given[1].data.ptr, memory.data.ptr + zone
-            made = first(a), b, np.moveaxis(np.empty(lies, a.dtype), 1, -1)
-            views = [
-                replace(hosted.filter_view(v), address=at) for v, at in zip(made, ends, strict=True)
-            ]
+        made = [a, b, np.empty(shapes(direction, problem)[2], a.dtype)]
+        made = [v if i == filter_at else first(v) for i, v in enumerate(made)]
+        lie = [v if i == filter_at else np.moveaxis(v, -1, 1) for i, v in enumerate(made)]
+        given = [cp.asarray(np.ascontiguousarray(v).view(np.uint8)) for v in lie[:2]]
+        size = lie[2].nbytes
+        every = twins(problem, direction, precision)
+        for p in every[at % 4 :: max(4, len(every) // 2)]:
+            kernels, bits = loader.load(p.source(), str(p), p.shared(), 0), []
+            memory, space = (cp.empty(n + 2 * zone, "uint8") for n in (size, p.workspace))
+            ends = *(v.data.ptr for v in given), memory.data.ptr + zone
+            x, y, z = (
+                replace(hosted.filter_view(v), address=to) for v, to in zip(made, ends, strict=True)
+            )
             for _ in range(2):
-                memory[...] = 0xFF
-                p.launch(kernels, views[0], views[1], views[2], 0, 0)
-                assert all((v == 0xFF).all() for v in (memory[:zone], memory[-zone:]))
+                memory[...], space[...] = 0xFF, 0xFF
+                p.launch(kernels, x, y, z, space.data.ptr + zone, 0)
+                for v in (memory, space):
+                    assert all((part == 0xFF).all() for part in (v[:zone], v[-zone:]))
                 bits.append(cp.asnumpy(memory[zone : zone + size]))
-            y = np.moveaxis(bits[0].view(a.dtype).reshape(lies), 1, -1)
-            assert too_far(p, a, b, y) == 0, p
+            found = bits[0].view(a.dtype).reshape(lie[2].shape)
+            found = found if filter_at == 2 else np.moveaxis(found, 1, -1)
+            assert too_far(p, a, b, found) == 0, p
             assert (bits[0] == bits[1]).all()

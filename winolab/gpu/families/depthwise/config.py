@@ -33,6 +33,7 @@ RECIPROCAL = 1 << 30  # over a divisor, rounded up
 MOST_CHUNK = 49  # taps that a thread of planes.cuh has in registers
 READ_AHEAD = 64  # and registers for rows on their way
 MOST_OUTPUTS = 49, 32  # and outputs, all of which are unrolled; of GATHER
+MOST_SUMMED = 256  # products of a gradient's tile: the compiler asks for rows one by one among more
 
 
 @dataclass(frozen=True)
@@ -170,9 +171,10 @@ def ahead(d: Depthwise, v: Config, itemsize: int) -> int:
     return max(1, min(down.size, READ_AHEAD // words))
 
 
-def planes(d: Depthwise, itemsize: int) -> Iterator[Config]:
-    """Configurations of planes.cuh."""
-    if (d.filter[0], d.input[0], d.output[0], d.padding[0]) != (1, 1, 1, 0):
+def planes(d: Depthwise, gradient: bool, itemsize: int) -> Iterator[Config]:
+    """Configurations of planes.cuh, and of filter_planes.cuh."""
+    flat = (d.filter[0], d.input[0], d.output[0], d.padding[0]) == (1, 1, 1, 0)
+    if not flat or (gradient and chunk(d) < d.filter[1]):
         return
     usual = {1, 2, 4, 7, 8}
     strides = [{s, 2 * s} if d.gathered else set() for s in d.stride[:0:-1]]
@@ -186,13 +188,14 @@ def planes(d: Depthwise, itemsize: int) -> Iterator[Config]:
         vector = math.gcd(VECTOR // itemsize, d.input[2], along.advance)
         v = Config("planes", 1, vector, columns, rows=rows)
         small = (columns, rows) in ((1, 1), d.stride[:0:-1])
-        few = columns * rows <= MOST_OUTPUTS[d.gathered]
+        most = max(8, MOST_SUMMED // d.taps) if gradient else MOST_OUTPUTS[d.gathered]
+        few = columns * rows <= most
         if small or (few and plane_registers(d, v, itemsize) <= REGISTERS):
             yield v
 
 
 def vector_stored(d: Depthwise, v: Config, itemsize: int) -> int:
-    """Neighbours that a planes thread stores at once."""
+    """Neighbours of y that a planes thread stores at once, or of dy that it reads."""
     return math.gcd(VECTOR // itemsize, d.output[2], v.columns)
 
 

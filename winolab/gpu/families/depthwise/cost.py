@@ -23,6 +23,7 @@ from winolab.gpu.planner.request import ITEMSIZE
 SLICES, AHEAD = 8, 8  # of the sum of shares: threads of an element, loads
 KEPT = 1 << 10  # bytes of shared memory of a block that the system takes
 WARP = 32  # threads
+ADDED = 10  # instructions by which a warp adds a tap up
 BANKS = 32  # of shared memory, words of 4 bytes
 BEGUN = 2  # steps' worth of instructions before the one step of a plain thread
 
@@ -57,6 +58,9 @@ def _even(work_tiles: int, most: int) -> int:
 def resident(plan: Tiling) -> int:
     """Blocks that a multiprocessor holds at once."""
     of = plan.shape, plan.config, plan.gradient
+    if plan.config.kind == "planes":
+        used = plane_registers(plan.shape, plan.config, ITEMSIZE[plan.dtype])
+        return max(1, min(16, REGISTERS // (THREADS * min(255, used))))
     found = min(16, REGISTERS // (plan.config.threads * min(255, registers(*of))))
     size = max(plan.shared().values()) + static_memory(*of, ITEMSIZE[plan.dtype])
     found = min(found, plan.device.shared_memory // (size + KEPT))
@@ -136,29 +140,35 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
 def planes_seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Predicted time of planes: arrays, instructions, and lines that L1 looks up, side by side."""
     d, v, device, m = plan.shape, plan.config, plan.device, model.depthwise
-    size, out_size, units = ITEMSIZE[plan.dtype], ITEMSIZE[plan.out_dtype], device.multiprocessors
+    size, units = ITEMSIZE[plan.dtype], device.multiprocessors
+    out_size = size if plan.gradient else ITEMSIZE[plan.out_dtype]  # of y, or dy
     down, along = Reach.of(d, 1, v.rows, chunk(d)), Reach.of(d, 2, v.columns, d.filter[2])
     passes = -(-d.filter[1] // chunk(d)) * (d.multiplier if d.rotated or d.gathered else 1)
-    rows = passes * down.size
-    outputs = v.rows * v.columns
-    products = passes * chunk(d) * d.filter[2] * outputs
+    rows, taps = passes * down.size, passes * chunk(d) * d.filter[2]
+    products = taps * v.rows * v.columns
     products /= d.stride[1] * d.stride[2] if d.gathered else 1
     reads = rows * len(parts(d, v))
+    ends = v.rows * v.columns / vector_stored(d, v, out_size)
     widened = rows * along.size if size == 2 else 0
-    stores = outputs / vector_stored(d, v, out_size)
-    taps = passes * chunk(d) * d.filter[2]
-    issued = products + m.read * reads + taps + widened + m.stored * stores + m.step
+    issued = products + m.read * reads + widened + m.stored * ends + m.step
     lines = max(1.0, WARP * along.advance * size / LINE)  # of a warp's access
-    stored_lines = max(1.0, WARP * v.columns * out_size / LINE)
-    held = max(1, min(16, REGISTERS // (v.threads * min(255, plane_registers(d, v, size)))))
+    looked_up = lines * reads + max(1.0, WARP * v.columns * out_size / LINE) * ends
+    held = resident(plan)
     rounds = -(-plan.blocks // (held * units))
-    each = -(-plan.blocks // (rounds * units))  # blocks of a multiprocessor, of a round
-    trips = rounds * passes * -(-down.size // ahead(d, v, size)) - 1  # the first is the start's
-    cycles = rounds * each * issued * THREADS / device.lanes / m.issued
+    together = -(-plan.blocks // (rounds * units))  # blocks of a multiprocessor
+    tiles = 1
+    if plan.gradient:  # whose threads add up all taps in the end
+        tiles = -(-plan.work_tiles // (plan.shares * THREADS))
+        issued += ADDED * taps / tiles
+    else:  # whose threads read all taps
+        issued += taps
+        looked_up += min(WARP, 1 + WARP // (plan.strips * plan.segments)) * taps
+    cycles = rounds * together * tiles * issued * THREADS / device.lanes / m.issued
+    trips = rounds * tiles * passes * -(-down.size // ahead(d, v, size)) - 1  # but the start's
     walked = max(cycles, trips * m.waited) / device.clock
-    warps = rounds * each * THREADS // WARP
-    filters = min(WARP, 1 + WARP // (plan.strips * plan.segments))  # of a warp's planes
-    looked_up = warps * (lines * reads + filters * taps + stored_lines * stores) / device.clock
-    copied = copying(device, m.copied * (size * d.inputs + out_size * d.outputs), model)
+    looked_up *= rounds * together * tiles * (THREADS // WARP) / device.clock
+    data = size * d.inputs + out_size * d.outputs + 2 * plan.workspace
+    copied = copying(device, m.copied * data, model)
+    again = m.again + plan.shares / SLICES / AHEAD * m.trip if plan.shares > 1 else 0.0
     busy = overlapped(model.overlap.threads, copied, walked, looked_up)
-    return model.device.launch + m.start + busy
+    return model.device.launch + m.start + again + busy

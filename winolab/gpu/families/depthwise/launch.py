@@ -13,23 +13,21 @@ PARAMS = layout("DepthwiseParams", "depthwise/arrays")
 MAPS = layout("DepthwiseStagedParams", "depthwise/stages")  # before these
 PLAIN = layout("DepthwisePlainParams", "depthwise/plain")
 PLANES = layout("DepthwisePlanesParams", "depthwise/planes")
+FILTER_PLANES = layout("DepthwiseFilterPlanesParams", "depthwise/filter_planes")
 SUMMED, SUM_THREADS = 32, 256  # elements and threads of a block that adds shares up
 
 
 def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspace: int) -> None:
     """Compute all channels on the current stream."""
     if call.config.kind == "planes":
-        launch_planes(call, kernels, a, b, out)
+        launch_planes(call, kernels, a, b, out, workspace)
         return
     plain = call.config.kind == "plain"
     packed = plain_params(call, a, b, out) if plain else main_params(call, a, b, out, workspace)
     params = finished(packed, out, 0, call.out_dtype)
     main = Params.of(maps(call, a, b), params) if call.config.stages else params
     kernels[f"winolab_depthwise_{call.file}"](call.grid, call.config.threads, main)
-    if call.shares > 1:
-        blocks = -(-call.shape.channels * call.shape.taps // SUMMED)
-        early = call.device.early_launches
-        kernels["winolab_depthwise_filter_sums"]((blocks, 1, 1), SUM_THREADS, params, early)
+    _add_shares(call, kernels, "winolab_depthwise_filter_sums", params)
 
 
 def maps(call: Tiling, a: View, b: View) -> Params:
@@ -115,24 +113,39 @@ def dense(call: Tiling, w: View) -> bool:
     return aligned and in_order((2, *call.shape.filter), w.strides[:4], 1)
 
 
-def launch_planes(call: Tiling, kernels: Kernels, x: View, w: View, y: View) -> None:
-    """The one launch of planes: the usual kernel where rows of x and y begin with vectors and the
-    taps of a filter lie next to each other.
+def launch_planes(
+    call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspace: int
+) -> None:
+    """The launches of planes: by the usual kernel where rows of x and y begin with vectors, and
+    taps that are read lie next to each other.
 
     Raises ValueError for arrays whose columns are no neighbours."""
     d, v = call.shape, call.config
-    size, out_size = ITEMSIZE[call.dtype], ITEMSIZE[call.out_dtype]
+    size = ITEMSIZE[call.dtype]
+    y, out_size = (b, size) if call.gradient else (out, ITEMSIZE[call.out_dtype])
     ends = (
-        (x, d.input[2], v.vector, size),
+        (a, d.input[2], v.vector, size),
         (y, d.output[2], vector_stored(d, v, out_size), out_size),
     )
     if any(view.strides[3] != 1 and width > 1 for view, width, _, _ in ends):
         raise ValueError(f"{v} works on arrays that lie channels-first")
     usual = all(view.in_vectors(n * each, steps(view), each) for view, _, n, each in ends)
-    usual = usual and in_order(d.filter[1:], w.strides[2:4], 1)
-    name = "winolab_depthwise_planes"
-    params = finished(planes_params(call, x, w, y), y, 0, call.out_dtype)
-    kernels[name if usual else f"{name}_any"](call.grid, v.threads, params)
+    usual = usual and (call.gradient or in_order(d.filter[1:], b.strides[2:4], 1))
+    name = f"winolab_depthwise_{call.file}"
+    main = kernels[name if usual else f"{name}_any"]
+    if not call.gradient:
+        main(call.grid, v.threads, finished(planes_params(call, a, b, out), out, 0, call.out_dtype))
+        return
+    params = filter_planes_params(call, a, b, out, workspace)
+    main(call.grid, v.threads, params)
+    _add_shares(call, kernels, f"{name}_sums", params)
+
+
+def _add_shares(call: Tiling, kernels: Kernels, name: str, params: Params) -> None:
+    """The launch that adds up the shares of a filter gradient, if there are several."""
+    if call.shares > 1:
+        blocks = -(-call.shape.channels * call.shape.taps // SUMMED)
+        kernels[name]((blocks, 1, 1), SUM_THREADS, params, call.device.early_launches)
 
 
 def steps(view: View) -> tuple[int, int, int]:
@@ -163,6 +176,34 @@ def planes_params(call: Tiling, x: View, w: View, y: View) -> Params:
         down.begin,
         along.begin - along.begin % v.vector,
         call.work_tiles,
+    )
+
+
+def filter_planes_params(call: Tiling, x: View, dy: View, dw: View, workspace: int) -> Params:
+    """Parameters of filter_planes.cuh."""
+    d, v = call.shape, call.config
+    down, along = Reach.of(d, 1, v.rows, chunk(d)), Reach.of(d, 2, v.columns, d.filter[2])
+    divisors = [divisor(n) for n in (call.strips, call.segments)]
+    return FILTER_PLANES.pack(
+        x.address,
+        dy.address,
+        dw.address,
+        workspace,
+        *steps(x),
+        *steps(dy),
+        dw.strides[0],
+        *dw.strides[2:4],
+        *(reciprocal for reciprocal, _ in divisors),
+        *(bits for _, bits in divisors),
+        *d.input[1:],
+        *d.output[1:],
+        call.strips,
+        call.segments,
+        d.channels,
+        down.begin,
+        along.begin - along.begin % v.vector,
+        call.work_tiles,
+        call.shares,
     )
 
 

@@ -99,16 +99,20 @@ class DepthwisePlan(Tiling, BasePlan):
     @property
     def in_planes(self) -> DepthwisePlan | None:
         """The plan of the fastest predicted config of planes."""
-        if self.gradient or self.config.kind == "planes":
+        if self.config.kind == "planes":
             return None
-        found = (_in_planes(self, v) for v in planes(self.shape, ITEMSIZE[self.dtype]))
+        made = (
+            replace(self, config=v, shares=1, workers=0)
+            for v in planes(self.shape, self.gradient, ITEMSIZE[self.dtype])
+        )
+        found = (p for each in made for p in _sized(each, None))
         return min(found, key=lambda p: p.predicted, default=None)
 
     def source(self) -> str:
         """The translation unit of its kernels."""
         if self.config.kind == "planes":
             types = self.dtype, self.out_dtype
-            return planes_source(self.config, self.shape, types, self.epilogue)
+            return planes_source(self.file, self.config, self.shape, types, self.epilogue)
         known = self.config.kind != "any"
         d = self.shape
         shape = (*d.filter, *d.stride[1:]) if known else None
@@ -142,7 +146,7 @@ def plans(request: Request) -> Iterator[DepthwisePlan]:
     how = d, gradient, ITEMSIZE[request.dtype], request.maps_aligned
     config = request.config_of(Config)
     if config and config.kind == "planes":
-        offered = () if gradient else planes(d, ITEMSIZE[request.dtype])
+        offered = planes(d, gradient, ITEMSIZE[request.dtype])
     else:
         offered = [*(staged(*how) if device.large_blocks else ()), *configs(*how), *plain(*how)]
     if config:
@@ -152,10 +156,7 @@ def plans(request: Request) -> Iterator[DepthwisePlan]:
             request.direction, request.problem, d, request.precision, request.dtype,
             request.stored, v, device, 1,
         )  # fmt: skip
-        if v.kind == "planes":
-            yield _in_planes(found, v)
-        else:
-            yield from _sized(found, request.workspace_limit)
+        yield from _sized(found, request.workspace_limit)
 
 
 def alone(request: Request) -> bool:
@@ -163,15 +164,10 @@ def alone(request: Request) -> bool:
     return request.problem.depthwise and request.problem.groups > 1
 
 
-def _in_planes(plan: DepthwisePlan, v: Config) -> DepthwisePlan:
-    """The same on planes, by this config."""
-    made = replace(plan, config=v, rows=v.rows, shares=1, workers=0)
-    return replace(made, predicted=cost.seconds(made))
-
-
 def _sized(plan: DepthwisePlan, limit: int | None) -> Iterator[DepthwisePlan]:
     """The fastest predicted of a config's walks and shares."""
-    rows = (1,) if plan.config.kind in ("any", "plain") else cost.walks(plan.walked)
+    own = {"any": 1, "plain": 1, "planes": plan.config.rows}.get(plan.config.kind)
+    rows = (own,) if own else cost.walks(plan.walked)
     made = (replace(plan, rows=r) for r in rows)
     if plan.gradient:
         made = (replace(p, shares=n) for p in made for n in cost.shares(p))

@@ -54,11 +54,13 @@ def source(
 
 @lru_cache(maxsize=256)
 def planes_source(
-    v: Config, d: Depthwise, types: tuple[str, str], epilogue: Epilogue | None = None
+    file: str, v: Config, d: Depthwise, types: tuple[str, str], epilogue: Epilogue | None = None
 ) -> str:
     """That of a config of planes; ``types``: dtypes of the operands and of the result."""
     down, along = Reach.of(d, 1, v.rows, chunk(d)), Reach.of(d, 2, v.columns, d.filter[2])
     itemsize, out_itemsize = (ITEMSIZE[t] for t in types)
+    if file == "filter_planes":
+        out_itemsize = itemsize  # dy's
     constants = {"THREADS": THREADS, "V": v.vector, "VS": vector_stored(d, v, out_itemsize)}
     constants |= {"TW": v.columns, "ROWS": v.rows, "AHEAD": ahead(d, v, itemsize)}
     constants |= {"KH": d.filter[1], "KW": d.filter[2], "CHUNK": chunk(d)}
@@ -68,4 +70,4 @@ def planes_source(
     constants |= {"ROTATED": int(d.rotated), "GATHER": int(d.gathered)}
     constants |= {"INPUT": TYPES[types[0]], "OUTPUT": TYPES[types[1]]}
     constants |= epilogue_constants(epilogue, types[1])
-    return unit(f"depthwise {v}", constants, {}, ("depthwise/planes",))
+    return unit(f"depthwise {v}", constants, {}, (f"depthwise/{file}",))

@@ -81,10 +81,11 @@ class Tiling:
 
     @property
     def work_tiles(self) -> int:
-        """Threads' worths of outputs of a channel; with stages, blocks' worths; of planes, all."""
+        """Threads' worths of outputs of a channel, or of all y's planes; with stages, blocks'."""
         d = self.shape
         if self.config.kind == "planes":
-            return d.batch * d.channels * self.segments * self.strips
+            channels = 1 if self.gradient else d.channels
+            return d.batch * channels * self.segments * self.strips
         return (
             -(-d.batch // self.config.images)
             * d.output[0]
@@ -108,7 +109,7 @@ class Tiling:
         if v.kind == "plain":
             return math.prod(self.grid)
         if v.kind == "planes":
-            return -(-self.work_tiles // v.threads)
+            return d.channels * self.shares if self.gradient else -(-self.work_tiles // v.threads)
         if not self.gradient:
             return self.chunks * (
                 self.workers or -(-self.work_tiles // (1 if v.stages else v.slots))
@@ -126,7 +127,8 @@ class Tiling:
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
         if self.config.kind == "planes":
-            return dict.fromkeys(("winolab_depthwise_planes", "winolab_depthwise_planes_any"), 0)
+            more = ("", "_any", "_sums") if self.gradient else ("", "_any")
+            return {f"winolab_depthwise_{self.file}{name}": 0 for name in more}
         size = shared_memory(self.shape, self.config, self.gradient, ITEMSIZE[self.dtype])
         sums = {"winolab_depthwise_filter_sums": 0} if self.gradient else {}
         return {f"winolab_depthwise_{self.file}": size} | sums
