@@ -28,7 +28,7 @@ WGMMA = {
 }
 DEPTHWISE = (
     *("rows", "scatter", "plain", "any", "filter_rows", "filter_any"),
-    *("staged_rows", "staged_scatter", "staged_filter"),
+    *("staged_rows", "staged_scatter", "staged_filter", "planes", "filter_planes"),
 )
 ROOTS = {
     "layout_copy": {},

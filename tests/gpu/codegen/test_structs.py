@@ -49,6 +49,13 @@ STRUCTS = {
     "reduce": ("ReduceParams", "split_k", [wgrad.REDUCE_PARAMS], []),
     "depthwise": ("DepthwiseParams", "depthwise/arrays", [depthwise.PARAMS], []),
     "depthwise plain": ("DepthwisePlainParams", "depthwise/plain", [depthwise.PLAIN], []),
+    "depthwise planes": ("DepthwisePlanesParams", "depthwise/planes", [depthwise.PLANES], []),
+    "depthwise gradients of planes": (
+        "DepthwiseFilterPlanesParams",
+        "depthwise/filter_planes",
+        [depthwise.FILTER_PLANES],
+        [],
+    ),
     "depthwise staged": (
         "DepthwiseStagedParams",
         "depthwise/stages",

@@ -121,8 +121,8 @@ def window(d: Depthwise, v: Config) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class Reach:
-    """What the outputs of a planes thread meet of x along a dimension: the struct Window of
-    planes.cuh, and where the first thread's window begins."""
+    """What the outputs of a planes thread meet of x along a dimension: the struct PlaneWindow of
+    plane_rows.cuh, and where the first thread's window begins."""
 
     size: int
     advance: int
@@ -151,7 +151,7 @@ def chunk(d: Depthwise) -> int:
 
 
 def parts(d: Depthwise, v: Config) -> list[int]:
-    """Elements that a planes thread reads of a row, access by access: part_size of planes.cuh."""
+    """Elements that a planes thread reads of a row, by access, as plane_rows.cuh cuts them."""
     along = Reach.of(d, 2, v.columns, d.filter[2])
     offset = along.begin % v.vector
     found = []

@@ -47,7 +47,7 @@ __device__ __forceinline__ void compute(const DepthwiseFilterPlanesParams& p) {
     const int segment = rows - image * p.segments;
     const int left = strip * TW, upper = segment * ROWS;
     const char* dy = reinterpret_cast<const char*>(of_dy + image * p.y_batch + upper * p.y_row + left);
-    Columns<M, 0, TW> gradients[ROWS];
+    PlaneColumns<M, 0, TW> gradients[ROWS];
 #pragma unroll
     for (int o = 0; o < ROWS; ++o) {
       gradients[o].load(dy, upper + o < p.out_height, left, p.out_width);
@@ -57,7 +57,7 @@ __device__ __forceinline__ void compute(const DepthwiseFilterPlanesParams& p) {
     const int top = p.first_row + segment * DOWN.advance();
     const char* from =
         reinterpret_cast<const char*>(of_x + image * p.x_batch + top * p.x_row + column);
-    Columns<N, N == 1 ? 0 : OFFSET, WIDTH> read[AHEAD];
+    PlaneColumns<N, N == 1 ? 0 : OFFSET, WIDTH> read[AHEAD];
 #pragma unroll
     for (int r = 0; r < AHEAD; ++r) {
       if (needed(r)) read[r].load(from, (unsigned)(top + r) < (unsigned)p.height, column, p.width);

@@ -5,7 +5,7 @@
 #include "elements.cuh"
 
 // What a thread's outputs meet along a dimension.
-struct Window {
+struct PlaneWindow {
   int outputs, taps, stride, dilation;
   int rest;  // GATHER: padding beyond whole strides
 
@@ -29,7 +29,7 @@ struct Window {
   __device__ constexpr int advance() const { return GATHER ? outputs / stride : outputs * stride; }
 };
 
-constexpr Window DOWN = {ROWS, CHUNK, SH, DH, REST_ROW}, ALONG = {TW, KW, SW, DW, REST_COLUMN};
+constexpr PlaneWindow DOWN = {ROWS, CHUNK, SH, DH, REST_ROW}, ALONG = {TW, KW, SW, DW, REST_COLUMN};
 constexpr int HEIGHT = DOWN.size(), WIDTH = ALONG.size();
 constexpr int SIZE = sizeof(Element), IN_WORD = 4 / SIZE;
 
@@ -50,9 +50,9 @@ __device__ constexpr int part_size(int n, int begin, int end) {
   return size;
 }
 
-// COUNT columns of a row as they lie, read in vectors of N elements, in the first of which FIRST are before.
+// COUNT columns of a row as they lie, read in vectors of N elements, of which FIRST lie before them.
 template <int N, int FIRST, int COUNT>
-struct Columns {
+struct PlaneColumns {
   static constexpr int VECTORS = (FIRST + COUNT + N - 1) / N;
   static constexpr int WORDS = (VECTORS * N + IN_WORD - 1) / IN_WORD;
   unsigned word[WORDS];

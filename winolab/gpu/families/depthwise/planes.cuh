@@ -1,9 +1,10 @@
 // Forward and backward data of arrays that lie channels-first: a channel of an image is a plane, whose rows
 // are read and written where they lie. A thread has ROWS × TW neighbouring outputs of a plane. It walks
-// down the rows of x that they meet, AHEAD of them on their way, and multiplies each by all filter rows.
+// down the rows of x that they meet, AHEAD of them on their way, and multiplies each by all filter rows,
+// or, of more than CHUNK, by CHUNK, and reads them again for each CHUNK.
 // Neighbouring threads have neighbouring columns, then rows, then planes.
 //
-// ROTATED: backward data of unit stride, as a correlation with taps backwards. Rows of more than CHUNK filter rows are read again for each CHUNK.
+// ROTATED: backward data of unit stride, as a correlation with taps backwards.
 #pragma once
 
 #include "plane_rows.cuh"
@@ -80,7 +81,7 @@ __device__ __forceinline__ void compute(const DepthwisePlanesParams& p) {
     for (int k0 = 0; k0 < KH; k0 += CHUNK) {
       const int top = row + (GATHER ? -(k0 * DH / SH) : k0 * DH);
       const char* from = x + top * pitch;
-      Columns<N, N == 1 ? 0 : OFFSET, WIDTH> read[AHEAD];
+      PlaneColumns<N, N == 1 ? 0 : OFFSET, WIDTH> read[AHEAD];
 #pragma unroll
       for (int r = 0; r < AHEAD; ++r) {
         if (needed(r)) read[r].load(from, (unsigned)(top + r) < (unsigned)p.height, column, p.width);
