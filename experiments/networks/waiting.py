@@ -72,16 +72,16 @@ def _place(row: Row) -> str:
 
 
 def kernels() -> list[str]:
-    """A line a network: how many kernels its layers need."""
+    """A line a network: how many units its layers need."""
     rows = stored("compiling")
     if not rows:
         return []
     return [
-        "Distinct kernels that a network's layers load in three directions, batches of 1 and 32, "
-        "channels last, planned for an H100; what compiling them takes is under First calls. Run "
-        "again by `python -m experiments.measure.compiling`; rows name their commit.",
+        "Distinct translation units that a network's layers load in three directions, batches of "
+        "1 and 32, channels last, planned for an H100; what compiling them takes is under First "
+        "calls. Run again by `python -m experiments.measure.compiling`; rows name their commit.",
         "",
-        "| network, precision | calls | kernels |",
+        "| network, precision | calls | units |",
         "|---|---|---|",
         *(
             f"| {row['network']}, {row['precision'].upper()} | {row['calls']} | {row['kernels']} |"
