@@ -24,7 +24,7 @@ from winolab.gpu.params import View
 from winolab.gpu.planner.fallback import CorrelationWithFallback, PlanWithFallback, verify
 from winolab.gpu.planner.planner import plan as choose
 from winolab.gpu.planner.request import Request
-from winolab.gpu.runtime import loader
+from winolab.gpu.runtime.call import kernels_of
 from winolab.ref.algorithms import convolution, winograd
 from winolab.ref.arithmetic.simulated import arithmetic
 
@@ -297,9 +297,7 @@ def test_fallbacks_beside_each_other_end(shape: tuple[int, ...], groups: int) ->
     problem = Problem.of((*shape, 96 * groups), (96 * groups, 3, 3, 96), padding=1, groups=groups)
     plan = choose(Request(problem, "forward", driver.device(0), None, "fp32_split"))
     assert isinstance(plan, PlanWithFallback)
-    kernels, alone = (
-        loader.load(p.source(), "guarded", p.shared(), 0) for p in (plan, plan.fallback)
-    )
+    kernels, alone = (kernels_of(p, 0) for p in (plan, plan.fallback))
     a, b = made("one huge element", problem.x_shape, problem.w_shape)
     x, w = cupy.asarray(a), cupy.asarray(b)
     inputs = _view(x, 4), _view(w, 5)
@@ -344,7 +342,7 @@ def test_prepared_filters_are_checked_too(name: str) -> None:
 def test_a_graph_holds_both_units() -> None:
     cupy = driver.cupy()
     plan = _with_fallback(PROBLEM, "forward")
-    kernels = loader.load(plan.source(), "guarded", plan.shared(), 0)
+    kernels = kernels_of(plan, 0)
     x, w = (cupy.empty(s, "float32") for s in (PROBLEM.x_shape, PROBLEM.w_shape))
     y, space = cupy.empty(PROBLEM.y_shape, "float32"), cupy.empty(plan.workspace, "uint8")
     inputs = (_view(x, 4), _view(w, 5))
