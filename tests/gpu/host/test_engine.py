@@ -18,9 +18,11 @@ from winolab.gpu.codegen.emit import kernel
 from winolab.gpu.params import INT, POINTER, Layout
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
+from winolab.options import KernelConfig
 from winolab.ref.arithmetic.accumulate import Accumulation, matmul
 from winolab.ref.arithmetic.formats import FORMATS
 
+CONFIG = KernelConfig()
 PROBLEM = Problem.of((2, 12, 13, 200), (37, 3, 3, 200), padding=1)  # every pipeline stage twice
 SEEDS = range(4)
 
@@ -325,6 +327,7 @@ class Reading:
     problem: Problem = PROBLEM
     direction: str = "forward"
     workspace: int = 0
+    config: KernelConfig = CONFIG
 
     def source(self) -> str:
         return f"""struct Shared {{

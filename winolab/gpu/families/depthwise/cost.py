@@ -137,6 +137,13 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     return model.device.launch + m.start + again + overlapped(model.overlap.threads, copied, walked)
 
 
+def _lines(plan: Tiling, column: float, row: float) -> float:
+    """Lines of memory that an access of a planes warp touches: threads are ``column`` bytes apart,
+    and those with the next rows ``row``."""
+    rows = WARP / plan.strips
+    return max(1.0, WARP * column / LINE, 1 + rows * min(1.0, row / LINE))
+
+
 def planes_seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Predicted time of planes: arrays, instructions, and lines that L1 looks up, side by side."""
     d, v, device, m = plan.shape, plan.config, plan.device, model.depthwise
@@ -151,8 +158,10 @@ def planes_seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     ends = v.rows * v.columns / vector_stored(d, v, out_size)
     widened = rows * along.size if size == 2 else 0
     issued = products + m.read * reads + widened + m.stored * ends + m.step
-    lines = max(1.0, WARP * along.advance * size / LINE)  # of a warp's access
-    looked_up = lines * reads + max(1.0, WARP * v.columns * out_size / LINE) * ends
+    lines = _lines(plan, along.advance * size, down.advance * d.input[2] * size)
+    stored_lines = _lines(plan, v.columns * out_size, v.rows * d.output[2] * out_size)
+    there = min(1.0, d.input[1] / down.size)  # rows of a window
+    looked_up = lines * reads * there + stored_lines * ends
     held = resident(plan)
     rounds = -(-plan.blocks // (held * units))
     together = -(-plan.blocks // (rounds * units))  # blocks of a multiprocessor
