@@ -16,36 +16,30 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
-from itertools import product, repeat
+from itertools import product
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Annotated
 
 import typer
 
-from experiments.measure.layer_rows import Row, key, latest, shortened, stored
-from experiments.measure.layers import RESULTS, measured, tried
-from experiments.measure.throughput import compile_all
+from experiments.measure.layer_rows import Row, key, stored
+from experiments.measure.layers import RESULTS, measured
+from experiments.measure.ways.sample import Case, Sample
 from winolab.bench.contenders import digest, unnamed
 from winolab.bench.networks import BatchedLayer, distinct
-from winolab.cli import bench
-from winolab.cli.environment import cores
 from winolab.device import Device
-from winolab.gpu import cublaslt, driver
+from winolab.gpu import cublaslt
 from winolab.gpu.families.axes import pointwise
 from winolab.gpu.families.cublaslt.plan import NAMED, CublasltPlan
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import DIRECTIONS, Plan
-from winolab.lines import Lines, rewrite
-from winolab.spread import pool
 
 OUTPUT, MOST = RESULTS / "pointwise.jsonl", 5
 AHEAD = 128  # cases that are planned and compiled at once
 PRECISIONS = ("fp32", "fp16", "bf16")
-Case = tuple[BatchedLayer, str, str]  # with its direction and precision
 
 
 def cases() -> list[Case]:
@@ -65,17 +59,6 @@ def plans(layer: BatchedLayer, direction: str, group: str, device: Device) -> di
     named = candidates(replace(request, algorithm=NAMED)).plans
     next_ = [p for p in ours if digest(p) != digest(picked) or p.config != picked.config][:MOST]
     return dict.fromkeys([picked, *next_, *named], False) | {picked: True}
-
-
-def planned(todo: Sequence[Case], device: Device) -> list[tuple[Case, dict[Plan, bool]]]:
-    """Every case with its plans."""
-    with pool(cores()) as processes:
-        found = processes.map(_planned, todo, repeat(device), chunksize=8)
-        return list(zip(todo, found, strict=True))
-
-
-def _planned(case: Case, device: Device) -> dict[Plan, bool]:
-    return plans(*case, device)
 
 
 def rows_of(case: Case, found: Mapping[Plan, bool]) -> Iterator[Row]:
@@ -111,27 +94,6 @@ def summarized(rows: Iterable[Row]) -> Iterator[str]:
         )
 
 
-def timed(kept: Mapping[tuple, str], most: int, end: float) -> Iterator[Row]:
-    """Rows of so many cases, until that time, but of those whose pick's source is ``kept``."""
-    every, count = cases(), 0
-    for at in range(0, len(every), AHEAD):
-        todo = [
-            (case, found)
-            for case, found in planned(every[at : at + AHEAD], driver.device(0))
-            if kept.get((str(case[0]), *case[1:])) != digest(next(iter(found)))
-        ]
-        compile_all(p for _, found in todo for p in found)
-        for case, found in todo:
-            if time.monotonic() > end or count == most:
-                print(f"{count} cases of up to {len(every)}; call again to go on")
-                return
-            count += 1
-            made = tried(case, rows_of(case, found))
-            if made is None:
-                return
-            yield from made
-
-
 KINDS = ("cuBLASLt", "cuBLASLt without workspace", "pick", "torch")
 
 
@@ -160,17 +122,11 @@ def main(
 ) -> None:
     """Measure what time allows of what is not there yet, or whose pick has changed since."""
     end = time.monotonic() + seconds
-    rows = stored(output)
-    if not summary:
-        bench.ready()
+    if summary:
+        rows = stored(output)
+    else:
         cublaslt.version()  # who lacks it is told before anything is timed
-        kept = {} if again else {key(row): row["source"] for row in rows if row.get("chosen")}
-        machine = {"run": datetime.now(UTC).isoformat(timespec="seconds"), **bench.context()}
-        with Lines(output) as file:
-            for row in timed(kept, most, end):
-                file.append({**machine, **row})
-        rows = latest(stored(output))
-        rewrite(output, shortened(rows))
+        rows = Sample(cases(), plans, AHEAD, rows_of).sitting(output, end, most, again)
     print("\n".join(summarized(rows)))
 
 

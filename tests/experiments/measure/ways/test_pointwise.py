@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 
 from experiments.calibrate import device_model, rows
-from experiments.measure import layers
 from experiments.measure.layer_rows import latest
 from experiments.measure.ways import pointwise
 from experiments.measure.ways.pointwise import DIRECTIONS, MOST, cases, plans, summarized
@@ -80,33 +78,6 @@ def test_rows_of_cublaslt_have_its_version(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(pointwise.cublaslt, "version", lambda: "13.1.0")
     found = list(pointwise.rows_of(cases()[0], {}))
     assert [row.get("cublaslt") for row in found] == [None, None, "13.1.0", "13.1.0", *[None] * 3]
-
-
-def test_cases_go_on_behind_those_that_are_there(monkeypatch, capsys) -> None:
-    """One that fails ends no other; a source that is another's is measured again."""
-    asked, every = [], cases()[:5]
-
-    def made(case, found):
-        asked.append(case)
-        if len(asked) == 2:
-            raise MemoryError("too large")
-        yield {"case": case}
-
-    monkeypatch.setattr(pointwise, "AHEAD", 2)
-    monkeypatch.setattr(pointwise, "cases", lambda: every)
-    monkeypatch.setattr(pointwise, "planned", lambda some, device: [(c, {"p": 1}) for c in some])
-    monkeypatch.setattr(pointwise, "digest", lambda p: "new")
-    monkeypatch.setattr(pointwise, "rows_of", made)
-    monkeypatch.setattr(pointwise, "compile_all", list)
-    monkeypatch.setattr(layers, "free", lambda: None)
-    monkeypatch.setattr(pointwise.driver, "device", lambda index: H200)
-    keys = [(str(layer), *rest) for layer, *rest in every]
-    found = list(pointwise.timed({keys[0]: "new", keys[1]: "old"}, 10, math.inf))
-    assert asked == every[1:]
-    assert [row["case"] for row in found] == [every[1], *every[3:]]
-    assert "failed" in capsys.readouterr().out
-    assert len(list(pointwise.timed({}, 3, math.inf))) == 3
-    assert not list(pointwise.timed({}, 3, 0))
 
 
 @pytest.fixture
