@@ -36,6 +36,7 @@ from winolab.gpu.families.nested import cost as nested
 from winolab.gpu.families.thin import cost as thin
 from winolab.gpu.families.wgrad_direct import cost as wgrad_direct
 from winolab.gpu.families.wgrad_ffma import cost as wgrad_ffma
+from winolab.gpu.families.wgrad_im2col import cost as wgrad_im2col
 from winolab.gpu.families.wgrad_mma import cost as wgrad_mma
 from winolab.gpu.families.wgrad_thin import cost as wgrad_thin
 from winolab.gpu.families.wgrad_winograd import cost as wgrad_winograd
@@ -62,6 +63,7 @@ PREDICTED: dict[str, tuple[str, Predict]] = {
     "WgradColumnsPlan": ("wgrad_direct", wgrad_direct.columns_seconds),
     "WgradNarrowPlan": ("wgrad_direct", wgrad_direct.narrow_seconds),
     "WgradSplitPlan": ("wgrad_direct", wgrad_direct.split_seconds),
+    "WgradIm2colPlan": ("wgrad_im2col", wgrad_im2col.seconds),
     "CublasltPlan": ("cublaslt", cublaslt.seconds),
     "ThinPlan": ("thin", thin.seconds),
     "WgradThinPlan": ("wgrad_thin", wgrad_thin.seconds),
@@ -86,8 +88,6 @@ FITTED = tuple(
     for section in (*dict.fromkeys(section for section, _ in PREDICTED.values()), WGMMA)
     if any(_free(section))
 )
-# Rows that take the model long: every so many-th is timed.
-EVERY = {"wgrad_direct": 2}
 
 
 def called(p: Any, predict: Predict) -> Predict:
@@ -147,10 +147,7 @@ def samples(wanted: tuple[str, ...] = FITTED) -> dict[str, Sample]:
         kept = found[section].get(key) if section in found else None
         if section in found and (kept is None or kept[0].seconds < row.seconds):
             found[section][key] = row, p, called(p, predict)
-    return {
-        name: Sample.of(list(timed.values())[:: EVERY.get(name, 1)])
-        for name, timed in found.items()
-    }
+    return {name: Sample.of(list(timed.values())) for name, timed in found.items()}
 
 
 def _sections(row: Timed) -> tuple[str, ...]:
@@ -165,7 +162,7 @@ def _sections(row: Timed) -> tuple[str, ...]:
     if row.kernel in known:
         return known[row.kernel]
     if row.direction == "backward_filter":
-        kinds = ("wgrad_direct", "wgrad_winograd", "wgrad_mma")
+        kinds = ("wgrad_direct", "wgrad_im2col", "wgrad_winograd", "wgrad_mma")
         return ("wgrad_ffma",) if fp32 else kinds
     if row.kernel.startswith("F"):
         return ("fused2d" if fp32 else "nested",)

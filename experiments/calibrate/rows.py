@@ -36,7 +36,7 @@ SPLIT = (("Γ1(1,1)", "fp32_split"), ("Ω2(1,1)", "fp32_split"))
 # When correlations of split products had launches that waited for the sample of x, and took 1.04 to
 # 1.4 times as long as before and since (docs/notes/093).
 CROWDED = "2026-11-29T00:03", "2026-11-29T02:48"
-COLUMNS = "columns"  # in the names of direct gradients
+COLUMNS, POSITIONS = KINDS = "columns", "positions"  # in the names of direct gradients
 # Since when their shares are added up by more threads at once: of 16 bits 1 to 17 µs less, which is
 # up to a quarter of the call (docs/notes/100).
 GATHERED = "2026-11-29T05:55"
@@ -109,6 +109,7 @@ def rows() -> tuple[Timed, ...]:
         *_throughput(),
         *_variants(),
         *_networks("pointwise", "cuBLASLt"),
+        *_networks("positions", "Ω2(1,1)"),
         *_networks("thin", "thin"),
         *_networks("networks_backward_filter", "thin"),
         *_networks("networks_forward", "F(2×2,3×3)"),
@@ -165,8 +166,8 @@ def _layers(file: str) -> Iterator[Timed]:
     for row in kept if file == GEMM else latest(kept):
         kernel, group = row.get("kernel", ""), row["precision"]
         products = row.get("products", "fp32_split" if group == "fp32" else group)
-        by_columns = kernel == "Ω2(1,1)" and COLUMNS in row["plan"]
-        if kernel in ("depthwise", "implicit GEMM") or (kernel, products) in SPLIT or by_columns:
+        direct = kernel == "Ω2(1,1)" and any(kind in row["plan"] for kind in KINDS)
+        if kernel in ("depthwise", "implicit GEMM") or (kernel, products) in SPLIT or direct:
             cut = {name: row[name] for name in ("rows", "workers", "segments") if name in row}
             yield Timed(
                 "", _layer(row["layer"]), row["direction"], group, DEVICES[row["device"]], kernel,

@@ -14,7 +14,7 @@ from typing import Any
 
 from winolab.device import Device
 from winolab.gpu.machine import MachineError, driver, install
-from winolab.gpu.params import Params, TensorMap
+from winolab.gpu.params import Params, PositionsMap, TensorMap
 
 
 class Launchable(ABC):
@@ -129,17 +129,21 @@ def encoder(map: TensorMap, to: int) -> Callable[[int], None]:
     A map that was written is told the next address alone, where the driver has
     cuTensorMapReplaceAddress, of CUDA 12.0 as maps are: two arguments where encoding has twelve.
     """
-    sizes, strides = (ctypes.c_uint64 * 5)(*map.sizes), (ctypes.c_uint64 * 4)(*map.strides)
-    box, steps = (ctypes.c_uint32 * 5)(*map.spans), (ctypes.c_uint32 * 5)(*map.steps)
     kind = {2: 1, 4: 2}[map.size]  # CU_TENSOR_MAP_DATA_TYPE_UINT16, _UINT32
     # CU_TENSOR_MAP_SWIZZLE_NONE, _64B, _128B
     swizzle = 0 if map.plain else {64: 2, 128: 3}[map.size * map.box[0]]
     plain, l2_256, zeros = 0, 3, 0
     place, begin = ctypes.c_void_p(to), ctypes.c_void_p()
-    start = partial(
-        driver().cuTensorMapEncodeTiled,
-        *(place, kind, 5, begin, sizes, strides, box, steps, plain, swizzle, l2_256, zeros),
-    )
+    how = plain, swizzle, l2_256, zeros
+    if isinstance(map, PositionsMap):
+        start = _by_positions(map, (place, kind, map.rank, begin), how)
+    else:
+        sizes, strides = (ctypes.c_uint64 * 5)(*map.sizes), (ctypes.c_uint64 * 4)(*map.strides)
+        box, steps = (ctypes.c_uint32 * 5)(*map.spans), (ctypes.c_uint32 * 5)(*map.steps)
+        start = partial(
+            driver().cuTensorMapEncodeTiled,
+            *(place, kind, 5, begin, sizes, strides, box, steps, *how),
+        )
 
     replace = _replace()
     again = replace and partial(replace, place, begin)
@@ -153,6 +157,23 @@ def encoder(map: TensorMap, to: int) -> Callable[[int], None]:
         written = True
 
     return encode
+
+
+def _by_positions(map: PositionsMap, to: tuple[Any, ...], how: tuple[Any, ...]) -> partial[int]:
+    """What writes a map whose copies walk positions: of four dimensions without the depth."""
+    kept = [i for i in range(5) if map.rank == 5 or i != 3]
+    spatial = [i - 1 for i in kept[1:-1]]
+    return partial(
+        driver().cuTensorMapEncodeIm2col,
+        *to,
+        (ctypes.c_uint64 * map.rank)(*(map.sizes[i] for i in kept)),
+        (ctypes.c_uint64 * (map.rank - 1))(*(map.strides[i - 1] for i in kept[1:])),
+        (ctypes.c_int * len(spatial))(*(map.lower[i] for i in spatial)),
+        (ctypes.c_int * len(spatial))(*(map.upper[i] for i in spatial)),
+        *map.box[:2],
+        (ctypes.c_uint32 * map.rank)(*(map.steps[i] for i in kept)),
+        *how,
+    )
 
 
 def replacing() -> int | None:

@@ -195,12 +195,37 @@ class TensorMap:
         return tuple((n - 1) * s + 1 for n, s in zip(self.box, self.steps, strict=True))
 
     _STRUCT = Struct("@Q4q5i5iii5i")
+    BYTES = 128  # that the driver writes
 
     def described(self) -> bytes:
         """As tests/gpu/host/tensor_map.hpp reads it."""
-        return self._STRUCT.pack(
+        found = self._STRUCT.pack(
             self.address, *self.strides, *self.sizes, *self.box, self.size, self.plain, *self.steps
         )
+        return found.ljust(self.BYTES, b"\0")
+
+
+@dataclass(frozen=True)
+class PositionsMap(TensorMap):
+    """An array whose copies walk a window of it, position by position.
+
+    ``box`` has the channels and the positions of a copy; the window goes from ``lower`` to
+    ``upper`` behind the last place, every ``steps``-th place of a dimension being a position, by
+    width, height and depth. It has ``rank`` dimensions: of 4 the depth, of one place, is left out.
+    CUDA driver API, cuTensorMapEncodeIm2col.
+    """
+
+    lower: tuple[int, int, int] = (0, 0, 0)
+    upper: tuple[int, int, int] = (0, 0, 0)
+    rank: int = 5
+
+    _CORNERS = Struct("@6hh")
+
+    def described(self) -> bytes:
+        """As tests/gpu/host/tensor_map.hpp reads it."""
+        corners = self._CORNERS.pack(*self.lower, *self.upper, self.rank)
+        at = self._STRUCT.size
+        return super().described()[:at] + corners.ljust(self.BYTES - at, b"\0")
 
 
 class Launcher(Protocol):

@@ -25,12 +25,8 @@ from winolab.gpu.families.gamma.config import KC, PARTS
 from winolab.gpu.families.gamma.cost import of_call
 from winolab.gpu.families.gamma_wgmma.cost import HALF, SHARED_BYTES, Stage
 from winolab.gpu.planner import planner
-from winolab.gpu.planner.device_model import (
-    MODEL,
-    copying,
-    l2_bytes_a_cycle,
-    overlapped,
-)
+from winolab.gpu.planner.device_model import MODEL
+from winolab.gpu.planner.rates import copying, l2_bytes_a_cycle, overlapped
 from winolab.gpu.planner.request import Request
 from winolab.ref.arithmetic.split import products
 

@@ -29,7 +29,8 @@ from winolab.gpu.families.gamma_wgmma.plan import plans as gamma_plans
 from winolab.gpu.families.nested.plan import plans as nested_plans
 from winolab.gpu.families.nested.tiles import MODULI
 from winolab.gpu.planner import planner
-from winolab.gpu.planner.device_model import MODEL, copying, overlapped
+from winolab.gpu.planner.device_model import MODEL
+from winolab.gpu.planner.rates import copying, overlapped
 from winolab.gpu.planner.request import Plan, Request
 
 PARTS, SIZE = 2, 4  # FP16 parts of a number; bytes of an element of x

@@ -58,6 +58,7 @@ ROOTS = {
     "wgrad_direct/columns": {},
     "wgrad_direct/narrow": {},
     "wgrad_direct/split": {},
+    "wgrad_im2col/kernel": {},
     "wgrad_ffma/kernel": {"SEGMENTS_FILE": "flat.cuh"},
     "wgrad_thin/kernel": {},
     "wgrad_mma/kernel": {"SEGMENTS_FILE": "flat.cuh", "PRODUCE_FILE": "produce.cuh"},

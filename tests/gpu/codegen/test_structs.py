@@ -30,6 +30,7 @@ from winolab.gpu.families.thin import launch as thin
 from winolab.gpu.families.wgrad_direct import chunks
 from winolab.gpu.families.wgrad_direct import config as wgrad_direct_config
 from winolab.gpu.families.wgrad_direct import launch as wgrad_direct
+from winolab.gpu.families.wgrad_im2col import launch as wgrad_im2col
 from winolab.gpu.families.wgrad_thin import launch as wgrad_thin
 from winolab.gpu.families.wgrad_winograd import launch as wgrad_winograd
 from winolab.gpu.params import INT, LONG, POINTER, Layout, Params
@@ -105,6 +106,7 @@ STRUCTS = {
         [wgrad_thin.PARAMS],
         [("ThinAxis", "wgrad_thin/kernel")],
     ),
+    "wgrad im2col": ("Im2colParams", "wgrad_im2col/kernel", [wgrad_im2col.PARAMS], []),
     "simulated": ("SimulatedParams", "simulated", [simulated.PARAMS], []),
     "states": ("StatesParams", "simulated_tiles", [AROUND[STATES]], []),
     "outputs": ("OutputsParams", "simulated_tiles", [AROUND[OUTPUTS]], []),

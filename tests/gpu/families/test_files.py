@@ -38,7 +38,7 @@ def test_every_folder_is_registered() -> None:
 
 @pytest.mark.parametrize("folder", [*FOLDERS, SHARED], ids=lambda folder: folder.name)
 def test_a_file_s_name_says_what_it_has(folder: Path) -> None:
-    elsewhere = {"source.py"} if folder.name in ("gamma_wgmma", "gamma_mma", "cublaslt") else set()
+    elsewhere = {"source.py"} if folder.name in ("gamma_wgmma", "gamma_mma") else set()
     there = {path.name for path in folder.glob("*")}
     assert {*ROLES, "README.md"} - there == elsewhere
     for path in folder.glob("*.py"):

@@ -5,4 +5,5 @@
 #include "multicast.hpp"
 #include "pairs.hpp"
 #include "pipeline.hpp"
-#include "tensor_map.hpp"
+#include "cluster_copy.hpp"
+#include "im2col_map.hpp"

@@ -1,7 +1,7 @@
-// What pipeline.hpp and tensor_map.hpp declare.
+// What pipeline.hpp, tensor_map.hpp and im2col_map.hpp declare.
 #include "pipeline.hpp"
 
-#include "tensor_map.hpp"
+#include "im2col_map.hpp"
 
 namespace host {
 Barrier barriers[BARRIERS];
@@ -169,4 +169,55 @@ void box_copy(void* shared, const TensorMap& map, int c, int w, int h, int d, in
             const unsigned to = map.plain ? at : units == 8 ? at ^ (at >> 7 & 7) << 4 : swizzled(at);
             host::start_copy(block + to, inside ? from : zeros, 16, barrier);
           }
+}
+
+void host::positions_copy(void* shared, const TensorMap& map, int rank, const Positions& from,
+                          unsigned long long* barrier) {
+  static const char zeros[16] = {};
+  const unsigned base = own_address(shared) - 1024;
+  if (rank != map.rank) fail("a copy of %d dimensions by a map of %d", rank, map.rank);
+  if (base % 1024) fail("positions that do not begin at a multiple of 1024 bytes");
+  if ((uintptr_t)map.address % 16) fail("a tensor map's address that is not aligned");
+  for (int i = 0; i < 4; ++i)
+    if (map.strides[i] % 16) fail("a tensor map's stride that is not a multiple of 16");
+  if (map.box[0] * map.size != 128 || map.box[1] < 1 || map.box[1] > 1024)
+    fail("a copy of %d channels of %d positions", map.box[0], map.box[1]);
+  const int most = rank == 4 ? 128 : 16, farthest = rank == 4 ? 256 : 32;  // of corners, of taps
+  int place[4] = {from.w, from.h, from.d, from.n}, first[3], last[3];
+  const int tap[3] = {from.tap_w, from.tap_h, from.tap_d};
+  for (int i = 0; i < 3; ++i) {
+    first[i] = map.lower[i], last[i] = map.sizes[i + 1] - 1 + map.upper[i];
+    if (rank == 4 && i == 2) {
+      if (map.sizes[3] != 1 || place[2] || tap[2]) fail("a depth of four dimensions");
+      continue;
+    }
+    const int low = map.lower[i], up = map.upper[i];
+    if (low < -most || low >= most || up < -most || up >= most) fail("corners at %d, %d", low, up);
+    if (tap[i] < 0 || tap[i] >= farthest) fail("a tap at %d", tap[i]);
+    if (map.steps[i + 1] < 1 || map.steps[i + 1] > 8) fail("steps of %d", map.steps[i + 1]);
+    if (place[i] < first[i] || place[i] > last[i]) fail("a first position at %d", place[i]);
+  }
+  char* const block = (char*)shared - base;
+  unsigned at = base;
+  for (int position = 0; position < map.box[1]; ++position) {
+    const char* element = map.address + place[3] * map.strides[3];
+    bool there = (unsigned)place[3] < (unsigned)map.sizes[4];
+    for (int i = 0; i < 3; ++i) {
+      const int found = place[i] + tap[i];
+      there &= (unsigned)found < (unsigned)map.sizes[i + 1];
+      element += found * map.strides[i];
+    }
+    for (int unit = 0; unit < 8; ++unit, at += 16) {
+      const int c = from.c + unit * 16 / map.size;
+      const bool inside = there && (unsigned)c < (unsigned)map.sizes[0];
+      if (inside && (map.sizes[0] - c) * map.size < 16) fail("channels that 16 bytes do not divide");
+      start_copy(block + (at ^ (at >> 7 & 7) << 4),
+                 inside ? element + (long long)c * map.size : zeros, 16, barrier);
+    }
+    for (int i = 0; i < 4; ++i) {
+      place[i] += i < 3 ? map.steps[i + 1] : 1;
+      if (i == 3 || place[i] <= last[i]) break;
+      place[i] = first[i];
+    }
+  }
 }

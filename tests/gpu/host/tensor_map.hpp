@@ -7,7 +7,8 @@ struct alignas(64) TensorMap {
   const char* address;
   long long strides[4];
   int sizes[5], box[5], size, plain, steps[5];
-  char unused[128 - 8 - 32 - 68];
+  short lower[3], upper[3], rank;  // of PositionsMap; the rank of others is 0
+  char unused[128 - 8 - 32 - 68 - 14];
 };
 static_assert(sizeof(TensorMap) == 128, "the driver's");
 inline unsigned swizzled(unsigned at) { return at ^ (at >> 7 & 3) << 4; }

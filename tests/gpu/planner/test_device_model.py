@@ -14,16 +14,8 @@ import pytest
 
 import winolab.gpu
 from winolab.device import H100, datasheet
-from winolab.gpu.planner.device_model import (
-    MODEL,
-    DeviceModel,
-    copying,
-    from_l2,
-    l2_bytes_a_cycle,
-    model_of,
-    overlapped,
-    text,
-)
+from winolab.gpu.planner.device_model import MODEL, DeviceModel, model_of, text
+from winolab.gpu.planner.rates import copying, from_l2, l2_bytes_a_cycle, overlapped
 
 GPU = Path(winolab.gpu.__file__).parent
 SECTIONS = tomllib.loads(text())

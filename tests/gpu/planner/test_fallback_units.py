@@ -10,10 +10,10 @@ from tests.gpu.instructions import sections
 from tests.gpu.support.pretended import one_by_one
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100
+from winolab.gpu.codegen.translation_unit import kernels_by_unit
 from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.planner import plan as choose
 from winolab.gpu.planner.request import Request
-from winolab.gpu.planner.translation_unit import kernels_by_unit
 from winolab.gpu.runtime import call, loader, nvrtc
 from winolab.gpu.runtime.cache.source import Source
 from winolab.gpu.runtime.nvrtc import Resources

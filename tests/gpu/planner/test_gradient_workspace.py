@@ -13,6 +13,7 @@ from winolab.arguments.tolerance import USUAL_TOLERANCE
 from winolab.bench.layers import parse_layer
 from winolab.device import H100
 from winolab.gpu.families.wgrad_direct.plan import WgradColumnsPlan
+from winolab.gpu.families.wgrad_im2col.plan import WgradIm2colPlan
 from winolab.gpu.families.wgrad_winograd.plan import MODULI, WgradWinogradPlan
 from winolab.gpu.planner.accuracy import incurred, predicted_rms
 from winolab.gpu.planner.planner import candidates, plan, usual_limit
@@ -41,7 +42,7 @@ def test_what_a_small_workspace_leaves(layer, precision) -> None:
     limit = int(0.18 * request_of(layer, precision).data_size)
     request = request_of(layer, precision, workspace_limit=limit)
     chosen = plan(request)
-    assert isinstance(chosen.primary, WgradColumnsPlan)
+    assert isinstance(chosen.primary, (WgradColumnsPlan, WgradIm2colPlan))
     assert chosen.workspace <= limit
     found: tuple[Any, ...] = candidates(request).plans
     chunks = [p for p in found if p.tiles[0].alpha > 1]

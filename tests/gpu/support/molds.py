@@ -31,6 +31,7 @@ MOLDS = {
     "wgrad_direct.columns": 4,
     "wgrad_direct.narrow": 2,
     "wgrad_direct.split": 4,
+    "wgrad_im2col": 4,
 }
 PLANES = 12  # the first of depthwise ones on planes
 TWO_LEVEL = "gamma:8:6:3;variant=two_level:32"  # with two sets of sums
@@ -57,6 +58,7 @@ OMEGAS = {
     "wgrad_direct.columns": (Tile(1, 1),),
     "wgrad_direct.narrow": (Tile(1, 1),),
     "wgrad_direct.split": (Tile(1, 1),),
+    "wgrad_im2col": (Tile(1, 1),),
 }
 
 # What the problems of a family are drawn from, where it is not its name: what they were drawn from
@@ -115,7 +117,7 @@ def known_taps(family: str, seed: str) -> list[int]:
 def steps_of(family: str, seed: str, ndim: int) -> tuple[list[int], list[int]]:
     """Their strides and dilations, and those of many direct kernels; others have none."""
     rng = Random(f"{seed} steps")
-    has = family in ("depthwise", "implicit_gemm", "thin", "wgrad_thin")
+    has = family in ("depthwise", "implicit_gemm", "thin", "wgrad_thin", "wgrad_im2col")
     has = has or (family.startswith("direct") and rng.random() < 0.5)
     steps = [rng.choice([1, 1, 2, 3]) if has else 1 for _ in range(2 * ndim)]
     if family == "direct.ffma":  # strides or dilation alone

@@ -6,7 +6,8 @@ import math
 
 from winolab.algorithm import Problem
 from winolab.device import Device
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
+from winolab.gpu.planner.rates import copying, overlapped
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE
 
 

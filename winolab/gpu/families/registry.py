@@ -21,6 +21,7 @@ from winolab.gpu.families.nested import plan as nested
 from winolab.gpu.families.thin import plan as thin
 from winolab.gpu.families.wgrad_direct import plan as wgrad_direct
 from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
+from winolab.gpu.families.wgrad_im2col import plan as wgrad_im2col
 from winolab.gpu.families.wgrad_mma import plan as wgrad_mma
 from winolab.gpu.families.wgrad_thin import plan as wgrad_thin
 from winolab.gpu.families.wgrad_winograd import plan as wgrad_winograd
@@ -165,4 +166,5 @@ FAMILIES = (
         GRADIENT,
         ("fp32_split",),
     ),
+    Family("wgrad_im2col", wgrad_im2col.plans, wgrad_im2col.Config, GRADIENT, SIXTEEN_BITS),
 )

@@ -18,7 +18,8 @@ from winolab.device import H100, Device
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.params import Launcher, Params, View, in_order
 from winolab.gpu.planner.correlation import check_unit, three
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
+from winolab.gpu.planner.rates import copying
 from winolab.points import check_served
 from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.error.metrics import ADMISSIBLE, error_ratio

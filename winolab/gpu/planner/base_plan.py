@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from winolab.arguments.epilogue import Epilogue
+from winolab.gpu.codegen.translation_unit import TranslationUnit
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.request import (
     CheckedCorrelation,
@@ -11,7 +12,6 @@ from winolab.gpu.planner.request import (
     Plan,
     Sum,
 )
-from winolab.gpu.planner.translation_unit import TranslationUnit
 from winolab.kind import ShowsText
 from winolab.ref.arithmetic.split import Scale
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass, fields
 from importlib import resources
 from typing import Any, TypeVar
 
-from winolab.device import H100, Device
-
 T = TypeVar("T")
 FILE = "device_model.toml"
 
@@ -249,6 +247,17 @@ class WgradDirect:
 
 
 @dataclass(frozen=True)
+class WgradIm2col:
+    """Direct filter gradients whose copies walk positions (families/wgrad_im2col)."""
+
+    products: float
+    step: float
+    start: float
+    sum: float
+    brought: float
+
+
+@dataclass(frozen=True)
 class Depthwise:
     """Depthwise layers (families/depthwise/cost.py)."""
 
@@ -331,6 +340,7 @@ class DeviceModel:
     wgrad_mma: WgradMma
     wgrad_winograd: WgradWinograd
     wgrad_direct: WgradDirect
+    wgrad_im2col: WgradIm2col
     depthwise: Depthwise
     thin: Thin
     wgrad_thin: WgradThin
@@ -374,26 +384,3 @@ def text() -> str:
 
 
 MODEL = model_of(text())
-
-
-def copying(device: Device, size: float, model: DeviceModel = MODEL) -> float:
-    """Seconds in which device memory reads or writes so many bytes."""
-    return size / (model.device.copy * device.memory_rate)
-
-
-def from_l2(device: Device, size: float, model: DeviceModel = MODEL) -> float:
-    """Seconds in which L2 gives so many bytes to all multiprocessors together."""
-    return size / (l2_bytes_a_cycle(model) * device.multiprocessors * device.clock)
-
-
-def l2_bytes_a_cycle(model: DeviceModel = MODEL) -> float:
-    """What L2 gives a multiprocessor, where all ask."""
-    return model.device.l2 / (H100.multiprocessors * H100.clock)
-
-
-def overlapped(sharp: float, *seconds: float) -> float:
-    """The time of what goes on at once: the longest, more where others are nearly as long."""
-    longest = max(seconds)
-    if longest <= 0:
-        return 0.0
-    return longest * sum([(s / longest) ** sharp for s in seconds]) ** (1 / sharp)

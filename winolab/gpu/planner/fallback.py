@@ -16,6 +16,7 @@ from typing import ClassVar, Self
 
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.device import Device
+from winolab.gpu.codegen.translation_unit import TranslationUnit
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.base_plan import TakesFilters
 from winolab.gpu.planner.device_model import MODEL
@@ -27,7 +28,6 @@ from winolab.gpu.planner.request import (
     Plan,
     Sum,
 )
-from winolab.gpu.planner.translation_unit import TranslationUnit
 from winolab.options import KernelConfig
 from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.arithmetic.split import Scale

@@ -13,7 +13,8 @@ from winolab.device import Device
 from winolab.gpu.families.axes import pointwise
 from winolab.gpu.machine import without_cublaslt
 from winolab.gpu.params import MATMUL
-from winolab.gpu.planner.device_model import MODEL, copying
+from winolab.gpu.planner.device_model import MODEL
+from winolab.gpu.planner.rates import copying
 from winolab.gpu.planner.request import Plan, Request
 
 

@@ -15,13 +15,13 @@ from typing import Protocol
 from winolab.algorithm import Algorithm, Direct, Gamma, Problem, Tile, Winograd, dwm
 from winolab.arguments.words import plural
 from winolab.device import Device
+from winolab.gpu.codegen.translation_unit import TranslationUnit
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.ranking import WORTH
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Plan, Request
-from winolab.gpu.planner.translation_unit import TranslationUnit
 from winolab.options import KernelConfig
 from winolab.problem import NAMES
 from winolab.ref.algorithms.dwm.parts import Part, parts

@@ -13,9 +13,9 @@ from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.tolerance import Tolerance
 from winolab.device import Device
+from winolab.gpu.codegen.translation_unit import Launched
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import CORRELATIONS, check
-from winolab.gpu.planner.translation_unit import Launched
 from winolab.options import KernelConfig
 from winolab.ref.algorithms.winrs.plan import data_size
 from winolab.ref.arithmetic.split import Scale

@@ -11,10 +11,10 @@ from typing import Any
 
 from winolab.arguments.arrays import check_float16
 from winolab.gpu import driver
+from winolab.gpu.codegen.translation_unit import kernels_by_unit
 from winolab.gpu.params import Kernels
 from winolab.gpu.planner.fallback import verify
 from winolab.gpu.planner.request import ITEMSIZE, Plan
-from winolab.gpu.planner.translation_unit import kernels_by_unit
 from winolab.gpu.runtime import loader, smaller
 from winolab.gpu.runtime.array_layout import ArrayLayout, Overlap
 from winolab.gpu.runtime.arrays import Described, Library

@@ -16,8 +16,9 @@ from winolab.gpu import machine
 from winolab.gpu.params import MOST_BLOCKS
 from winolab.gpu.planner import planner
 from winolab.gpu.planner.correlation import CORRELATIONS
-from winolab.gpu.planner.device_model import MODEL, copying
+from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.memory_order import copies, in_planes
+from winolab.gpu.planner.rates import copying
 from winolab.gpu.planner.request import DTYPES, Request
 from winolab.gpu.runtime import conv
 from winolab.gpu.runtime.array_layout import ArrayLayout

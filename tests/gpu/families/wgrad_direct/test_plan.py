@@ -14,13 +14,11 @@ from winolab.gpu.families.wgrad_direct.config import (
     COLUMNS,
     CONSUMERS,
     NARROW,
-    POINTWISE,
     PRODUCERS,
     ColumnsConfig,
     NarrowConfig,
 )
 from winolab.gpu.families.wgrad_direct.plan import columns_plans, narrow_plans
-from winolab.gpu.planner.request import Request
 
 FAMILIES = pytest.mark.parametrize("plans", [columns_plans, narrow_plans])
 
@@ -46,7 +44,7 @@ def test_nothing_but_the_result_holds_infinity(plans, config) -> None:
 @pytest.mark.parametrize(
     ("plans", "configs", "name"),
     [
-        (columns_plans, COLUMNS + POINTWISE, "winolab_wgrad_direct_columns"),
+        (columns_plans, COLUMNS, "winolab_wgrad_direct_columns"),
         (narrow_plans, NARROW, "winolab_wgrad_direct_narrow"),
     ],
 )
@@ -73,20 +71,3 @@ def test_what_does_not_fit_is_refused(plans) -> None:
     with pytest.raises(ValueError, match="16-byte aligned"):
         asked(plans, "fp16", aligned=False)
     assert asked(plans, "fp16", text="direct").kernel == "Ω2(1,1)"
-
-
-@pytest.mark.parametrize(
-    ("channels", "size", "narrow"), [(64, 56, True), (2048, 8, True), (512, 65, False)]
-)
-def test_pointwise_layers_have_narrow_blocks_unless_they_read_much(channels, size, narrow) -> None:
-    def offered(taps: int) -> set[str]:
-        x, w = (32, size, size, channels), (512, 1, taps, channels)
-        problem = Problem.of(x, w, padding=(0, taps // 2))
-        return {
-            str(p.config)
-            for p in columns_plans(Request(problem, "backward_filter", H100, None, "fp16"))
-        }
-
-    names = {str(config) for config in POINTWISE}
-    assert (names <= offered(1)) == narrow
-    assert not names & offered(3)

@@ -7,7 +7,8 @@ from itertools import product
 
 from winolab.gpu.families.cublaslt.tiling import Tiling
 from winolab.gpu.params import VECTOR
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
+from winolab.gpu.planner.rates import copying, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 
 SIDES = 32, 64, 128  # of a block's results; the first on FFMA units alone

@@ -17,7 +17,8 @@ from winolab.gpu.families.depthwise.config import (
     window,
 )
 from winolab.gpu.families.depthwise.tiling import TOGETHER, Tiling
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
+from winolab.gpu.planner.rates import copying, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 
 SLICES, AHEAD = 8, 8  # of the sum of shares: threads of an element, loads

@@ -18,7 +18,8 @@ from winolab.gpu.families.direct.config import (
     SPLIT_CHANNELS,
 )
 from winolab.gpu.families.direct.tiling import DEPTH, SIZE, FfmaTiling, SplitTiling, Tiling
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, from_l2, overlapped
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
+from winolab.gpu.planner.rates import copying, from_l2, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 from winolab.ref.arithmetic.split import products
 

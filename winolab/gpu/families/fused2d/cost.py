@@ -6,7 +6,8 @@ from winolab.gpu.families.fused2d.config import KC
 from winolab.gpu.families.fused2d.layouts import STATES, TILES
 from winolab.gpu.families.fused2d.source import TILE
 from winolab.gpu.families.fused2d.tiling import Tiling
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
+from winolab.gpu.planner.rates import copying
 from winolab.gpu.planner.request import ITEMSIZE
 
 LANES = 128  # instructions that a multiprocessor's warps issue a cycle, of all threads

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from winolab.device import Device
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
+from winolab.gpu.planner.rates import copying
 
 
 def of_call(

@@ -7,7 +7,8 @@ import math
 from winolab.gpu.families.clusters import clusters
 from winolab.gpu.families.gamma_ffma.config import ACCUMULATORS, stages
 from winolab.gpu.families.gamma_ffma.tiling import Tiling
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
+from winolab.gpu.planner.rates import copying, overlapped
 
 FOLD_SLOTS = 2  # instructions by which an accumulator is added to its total and cleared
 LANES = 128  # instructions that a multiprocessor's warps issue a cycle, of all threads

@@ -25,14 +25,8 @@ from winolab.gpu.families.gamma_wgmma.config import (
 from winolab.gpu.families.gamma_wgmma.input import padded_size
 from winolab.gpu.families.gamma_wgmma.tiling import Tiling, cluster_slots
 from winolab.gpu.planner.correlation import Correlation
-from winolab.gpu.planner.device_model import (
-    MODEL,
-    DeviceModel,
-    GammaWgmma,
-    copying,
-    l2_bytes_a_cycle,
-    overlapped,
-)
+from winolab.gpu.planner.device_model import MODEL, DeviceModel, GammaWgmma
+from winolab.gpu.planner.rates import copying, l2_bytes_a_cycle, overlapped
 from winolab.gpu.planner.request import ITEMSIZE, Request
 from winolab.ref.arithmetic.split import products
 

@@ -6,7 +6,8 @@ import math
 
 from winolab.device import H100
 from winolab.gpu.families.nested.tiling import Tiling
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, from_l2
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
+from winolab.gpu.planner.rates import copying, from_l2
 from winolab.gpu.planner.request import ITEMSIZE
 
 # Launches of a call besides its batches' (x's sample and scan, the filter's transform); of a batch.

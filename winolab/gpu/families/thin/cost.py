@@ -6,7 +6,8 @@ import math
 
 from winolab.gpu.families.thin.config import LINE, THREADS
 from winolab.gpu.families.thin.tiling import Tiling
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
+from winolab.gpu.planner.rates import copying, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 
 

@@ -16,7 +16,8 @@ from winolab.arguments.words import plural
 from winolab.device import H100, Device
 from winolab.gpu.families.wgrad import NEAR_FASTEST, Gradient
 from winolab.gpu.families.wgrad_direct.config import KC, PRODUCERS, DirectConfig
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
+from winolab.gpu.planner.rates import copying
 
 RUN = 8  # sums that a thread adds up at once
 # What a launch brings along, 4 KB at most: work tiles in an order, and blocks that share work

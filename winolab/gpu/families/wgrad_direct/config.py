@@ -51,8 +51,9 @@ class ColumnsConfig(DirectConfig):
         return f"{self.bo}x{self.bi} columns, taps={self.n} stages={self.stages}"
 
 
+# Blocks have several taps, which share columns of x. A block of one tap can be named; wgrad_im2col
+# takes 0.5 to 0.86 of its time, and 1.07 in one of 88 layers (docs/notes/105).
 COLUMNS = (
-    ColumnsConfig(1, 256, 128, 4),
     ColumnsConfig(2, 128, 128, 5),
     ColumnsConfig(3, 128, 128, 4),
     ColumnsConfig(3, 64, 128, 8),
@@ -61,15 +62,6 @@ COLUMNS = (
     ColumnsConfig(6, 64, 128, 6),
     ColumnsConfig(8, 64, 64, 6),
 )
-# Work tiles of one tap have these, too: narrower blocks have more work tiles, and parts of sums
-# that are a half and a quarter as large. They read x and dy more often, so that they lose where
-# their work tiles times the positions are more than MOST_READ (60 layers of one tap and 28 of
-# strides and dilation on an H200: docs/notes/059, 081).
-POINTWISE = (ColumnsConfig(1, 128, 128, 6), ColumnsConfig(1, 64, 128, 8))
-MOST_READ = 420_000
-# Where taps could share columns, they win small maps of one image alone: 14²×128 → 32, 3×3, takes
-# 9.8 µs by blocks of 128 × 64 channels and one tap, 11.6 by three (docs/notes/090).
-FEW_READ = 120_000
 
 
 @dataclass(frozen=True)

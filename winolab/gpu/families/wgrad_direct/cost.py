@@ -21,7 +21,8 @@ from winolab.gpu.families.wgrad_direct.config import (
     SplitConfig,
 )
 from winolab.gpu.families.wgrad_direct.tiling import TILE, ColumnsTiling, NarrowTiling, SplitTiling
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, from_l2, overlapped
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
+from winolab.gpu.planner.rates import from_l2, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 from winolab.ref.arithmetic import split
 

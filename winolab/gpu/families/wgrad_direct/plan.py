@@ -7,7 +7,6 @@ leaves.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -22,11 +21,8 @@ from winolab.gpu.families.wgrad import (
 from winolab.gpu.families.wgrad_direct.chunks import blocks_of_row, cut, told
 from winolab.gpu.families.wgrad_direct.config import (
     COLUMNS,
-    FEW_READ,
     KC,
-    MOST_READ,
     NARROW,
-    POINTWISE,
     SPLIT,
     ColumnsConfig,
     DirectConfig,
@@ -235,23 +231,10 @@ class WgradSplitPlan(SplitTiling, WgradColumnsPlan):
 def columns_plans(request: Request) -> Iterator[WgradColumnsPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
     g = fitting(request, "direct products", VECTOR)
-    narrow = tuple(v for v in POINTWISE if _reads(g, v) <= _most_read(g, v))
-    for shape in shapes(request, g, ColumnsConfig, COLUMNS + narrow):
+    if request.config_of(ColumnsConfig) is None and (apart(g) or g.filter[2] == 1):
+        raise ValueError("sums by columns have taps of a filter's row that share columns of x")
+    for shape in shapes(request, g, ColumnsConfig, COLUMNS):
         yield _columns(request, g, shape)
-
-
-def _reads(g: Gradient, v: ColumnsConfig) -> int:
-    """Work tiles of a group times positions."""
-    tiles = blocks_of_row(g, v) // g.groups * g.filter[0] * g.filter[1]
-    return tiles * g.batch * math.prod(g.output)
-
-
-def _most_read(g: Gradient, v: ColumnsConfig) -> int:
-    """How many there may be: with strides more where a wider block would be partly empty, fewer
-    where taps could share columns."""
-    if not apart(g) and g.filter[2] > 1:
-        return FEW_READ
-    return MOST_READ * (2 if apart(g) and v.bi >= g.channels else 1)
 
 
 def narrow_plans(request: Request) -> Iterator[WgradNarrowPlan]:

@@ -13,7 +13,8 @@ from winolab.device import Device
 from winolab.gpu.families.wgrad import Gradient, Timing, instructions
 from winolab.gpu.families.wgrad_mma.config import Config
 from winolab.gpu.families.wgrad_mma.tiling import Tiling
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, l2_bytes_a_cycle, overlapped
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
+from winolab.gpu.planner.rates import l2_bytes_a_cycle, overlapped
 
 
 def unit_cycles(

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from winolab.gpu.families.wgrad import adding
 from winolab.gpu.families.wgrad_thin.config import SLICES
 from winolab.gpu.families.wgrad_thin.tiling import Tiling
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
+from winolab.gpu.planner.rates import copying, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 
 FULL = (1.0, 0.5, 0.25)  # shares of the blocks that the device holds, beside a single block

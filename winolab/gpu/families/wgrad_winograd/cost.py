@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 
 from winolab.gpu.families.wgrad_winograd.tiling import Tiling
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, from_l2
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
+from winolab.gpu.planner.rates import copying, from_l2
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE
 from winolab.ref.arithmetic.split import products
 

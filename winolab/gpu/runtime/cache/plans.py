@@ -36,8 +36,8 @@ from winolab.gpu.runtime.cache import (
 from winolab.gpu.runtime.cache.source import Source, digest
 
 if TYPE_CHECKING:
+    from winolab.gpu.codegen.translation_unit import TranslationUnit
     from winolab.gpu.planner.request import Plan, Request
-    from winolab.gpu.planner.translation_unit import TranslationUnit
 
 ROOT = Path(__file__).resolve().parents[3]
 # What decides nothing about a plan or a kernel's text stands above the planner.

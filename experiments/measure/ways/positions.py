@@ -1,0 +1,108 @@
+"""On a GPU: filter gradients whose copies walk positions, beside our other plans and PyTorch.
+
+``python -m experiments.measure.ways.positions [--seconds S]`` measures networks' layers of 16 bits
+that the tensor maps of ``wgrad_im2col`` reach, those whose rows are not there yet or whose pick has
+changed, in an order that makes what time allows a sample. Rows go to
+experiments/results/positions.jsonl, as ``experiments.measure.layers`` has them: ``winolab`` is what
+the planner picks (``chosen``), the MOST block shapes of this family of the least predicted time and
+the fastest predicted of every other; ``torch`` each memory order in benchmark mode.
+
+``--summary`` shows of the rows that are there, without a GPU, by the layers' group: speeds over
+PyTorch's of the pick and of the fastest plan that has no such copies.
+With them the device model's section is fitted: ``python -m experiments.calibrate.device_model``.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Annotated
+
+import typer
+
+from experiments.measure.layer_rows import Row, key, stored
+from experiments.measure.layers import RESULTS
+from experiments.measure.ways.sample import Case, Sample
+from winolab.bench.contenders import unnamed
+from winolab.bench.networks import BatchedLayer, distinct
+from winolab.device import Device, datasheet
+from winolab.gpu.families.wgrad_im2col.plan import WgradIm2colPlan
+from winolab.gpu.families.wgrad_im2col.plan import plans as reached
+from winolab.gpu.planner.planner import candidates, plan
+from winolab.gpu.planner.request import Plan
+
+OUTPUT, MOST = RESULTS / "positions.jsonl", 6
+AHEAD = 48  # cases that are planned and compiled at once
+DIRECTION, H200 = "backward_filter", datasheet("h200")
+
+
+def served(layer: BatchedLayer) -> bool:
+    """Whether tensor maps reach a layer."""
+    try:
+        return any(True for _ in reached(unnamed(DIRECTION, layer.problem, "fp16", H200)))
+    except ValueError:
+        return False
+
+
+def cases() -> list[Case]:
+    """Every layer that is served, of FP16 and BF16 in turn, in the order of measuring."""
+    layers = [layer for layer in distinct() if served(layer)]
+    random.Random(0).shuffle(layers)
+    return [(layer, DIRECTION, ("fp16", "bf16")[i % 2]) for i, layer in enumerate(layers)]
+
+
+def plans(layer: BatchedLayer, direction: str, group: str, device: Device) -> dict[Plan, bool]:
+    """What is picked, the next of this family by prediction, and the first of every other."""
+    request = unnamed(direction, layer.problem, group, device)
+    picked = plan(request)
+    every = sorted(candidates(request, near=True).plans, key=lambda p: p.predicted)
+    mine = [p for p in every if isinstance(p, WgradIm2colPlan)][:MOST]
+    others: dict[type, Plan] = {}
+    for p in every:
+        if not isinstance(p, WgradIm2colPlan) and p.predicted < 3 * every[0].predicted:
+            others.setdefault(type(p), p)
+    return dict.fromkeys([picked, *mine, *others.values()], False) | {picked: True}
+
+
+def summarized(rows: Iterable[Row]) -> Iterator[str]:
+    """Geometric means by the layers' group."""
+    groups: dict[str, list[tuple[float, float, float]]] = {}
+    by_case: dict[tuple, list[Row]] = {}
+    for row in rows:
+        by_case.setdefault(key(row), []).append(row)
+    for case in by_case.values():
+        torch = [r["us"] for r in case if r["method"] == "torch"]
+        ours = [r for r in case if r["method"] == "winolab"]
+        picked = [r["us"] for r in ours if r["chosen"]]
+        before = [r["us"] for r in ours if "positions" not in r["plan"]]
+        if torch and picked and before:
+            found = groups.setdefault(case[0]["group"], [])
+            found.append((min(torch), picked[0], min(before)))
+    for name, found in sorted(groups.items()):
+        pick = geometric_mean(t / p for t, p, _ in found)
+        other = geometric_mean(t / b for t, _, b in found)
+        yield (
+            f"{name}: {len(found)} layers, over PyTorch the pick {pick:.2f}, without such copies "
+            f"{other:.2f}; below 0.95 {sum(t / p < 0.95 for t, p, _ in found)}"
+        )
+
+
+def main(
+    seconds: Annotated[float, typer.Option(help="Time that all of it may take.")] = 300,
+    most: Annotated[int, typer.Option(help="Cases at most.")] = 10**6,
+    again: Annotated[bool, typer.Option("--again", help="Kernels without change, too.")] = False,
+    output: Annotated[Path, typer.Option(help="File of rows.")] = OUTPUT,
+    summary: Annotated[bool, typer.Option("--summary", help="Show ratios, and stop.")] = False,
+) -> None:
+    """Measure what time allows of what is not there yet, or whose pick has changed since."""
+    end = time.monotonic() + seconds
+    sample = None if summary else Sample(cases(), plans, AHEAD)
+    rows = sample.sitting(output, end, most, again) if sample else stored(output)
+    print("\n".join(summarized(rows)))
+
+
+if __name__ == "__main__":
+    typer.run(main)
