@@ -36,14 +36,14 @@ class Config(KernelConfig):
         return 2 * KC * CHANNELS * (self.bo // CHANNELS - (-self.bi // CHANNELS)) + 16
 
     @property
-    def sums(self) -> int:
+    def row_bytes(self) -> int:
         """Bytes of a row of sums."""
         return 4 * (self.bi + 8)
 
     @property
     def shared_memory(self) -> int:
         """Bytes of the kernel's shared memory."""
-        others = (self.split_k - 1) * -(-self.bo // self.split_k) * self.sums
+        others = (self.split_k - 1) * -(-self.bo // self.split_k) * self.row_bytes
         return self.stages * self.stage + max(others, 16) + 8  # and a barrier
 
     @property
@@ -53,7 +53,7 @@ class Config(KernelConfig):
         sides = self.bo in (64, 128, 192, 256) and self.bi in range(32, 257, 32)
         held = self.blocks * (self.shared_memory + KEPT * (self.blocks > 1)) <= MOST_SHARED
         counts = 1 <= self.split_k <= MOST_SPLITS and self.stages > 1
-        room = self.bo * self.sums <= self.stages * (self.stage - 16)
+        room = self.bo * self.row_bytes <= self.stages * (self.stage - 16)
         return sides and held and counts and room and self.bo * self.bi <= MOST_SUMS
 
     def __str__(self) -> str:
