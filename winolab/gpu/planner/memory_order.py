@@ -1,6 +1,7 @@
-"""Whether maps that lie channels-first are copied for the plan that is picked, or read in place by
-another: plans are ranked without knowing the memory order, in which cuBLASLt's products of one tap
-read and write planes."""
+"""Whether maps that lie channels-first are copied for the plan that is picked, or read and written
+in place by another. Plans are ranked without knowing the memory order. Two families work on planes:
+depthwise kernels, each of which knows its plan ``in_planes``, and cuBLASLt's products of one tap,
+which may be faster than another family's pick."""
 
 from __future__ import annotations
 
@@ -18,7 +19,18 @@ from winolab.gpu.planner.rates import copying
 from winolab.gpu.planner.request import Plan, Request
 
 
-def in_planes(
+def takes_less(other: Plan, chosen: Plan, copied: Iterable[int]) -> bool:
+    """Whether ``other`` is predicted to take less time than ``chosen`` and copies of so many bytes
+    each."""
+    return other.predicted < chosen.predicted + copies(chosen.device, copied)
+
+
+def copies(device: Device, sizes: Iterable[int]) -> float:
+    """Seconds of copies of so many bytes each, by launches of their own."""
+    return sum(MODEL.device.launch + copying(device, 2 * size) for size in sizes)
+
+
+def product_of_planes(
     request: Request,
     chosen: Plan,
     planned: Callable[[Request], Plan],
@@ -43,10 +55,4 @@ def in_planes(
     except ValueError:  # of that precision, or within the limit, there is none
         return chosen
     copied = list(sizes(other.plane_step)) if other.plane_step else []
-    between = chosen.predicted + copies(request.device, copied)
-    return other if copied and (says or other.predicted < between) else chosen
-
-
-def copies(device: Device, sizes: Iterable[int]) -> float:
-    """Seconds of copies of so many bytes each, by launches of their own."""
-    return sum(MODEL.device.launch + copying(device, 2 * size) for size in sizes)
+    return other if copied and (says or takes_less(other, chosen, copied)) else chosen

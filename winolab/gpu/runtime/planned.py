@@ -62,7 +62,7 @@ class PlannedCall:
         fits = wanted.direct and wanted.distinct and (not asked.strict or wanted.aligned(out_size))
         out = wanted if fits else fresh
         chosen = plan_for(asked, out)
-        if chosen and (in_planes := _in_place(asked, chosen, out)):
+        if chosen and (in_planes := _by_planes(asked, chosen, out)):
             return cls.of(in_planes)
         written = chosen.out_dtype if chosen else asked.dtype
         if transformed and chosen and written not in ("float32", asked.out_dtype):
@@ -80,8 +80,8 @@ class PlannedCall:
         if rows:
             a, b = _regular(a), b and _regular(b)
         if step := chosen.plane_step if chosen else 0:
-            a = _in_planes(a, step, ITEMSIZE[asked.dtype])
-            b = _in_planes(b, step, ITEMSIZE[asked.dtype]) if b and asked.gradient else b
+            a = _as_planes(a, step, ITEMSIZE[asked.dtype])
+            b = _as_planes(b, step, ITEMSIZE[asked.dtype]) if b and asked.gradient else b
             if out is fresh and written == asked.out_dtype and not asked.gradient:
                 out = wanted.planes(step, out_size) or out
         flags = 0
@@ -156,7 +156,7 @@ class PlannedCall:
         return Finish(bias, residual, asked.finishing.slope)
 
 
-def _in_place(asked: Resolved, chosen: Plan, out: ArrayLayout) -> Resolved | None:
+def _by_planes(asked: Resolved, chosen: Plan, out: ArrayLayout) -> Resolved | None:
     """The same asked of the plan that works on planes, where x and y are such and the chosen one
     takes longer with the copies that it needs; None of others."""
     operands = [asked.a, asked.b] if asked.gradient and asked.b else [asked.a]
@@ -169,11 +169,11 @@ def _in_place(asked: Resolved, chosen: Plan, out: ArrayLayout) -> Resolved | Non
     fits = asked.gradient or (given[-1].distinct and chosen.out_dtype == asked.out_dtype)
     if not (copied and lie and fits) or asked.options.config or not (plan := chosen.in_planes):
         return None
-    from winolab.gpu.planner.memory_order import copies  # which few calls need
+    from winolab.gpu.planner.memory_order import takes_less  # which few calls need
 
     limit = asked.options.workspace_limit
     over = limit is not None and plan.workspace > limit
-    if over or plan.predicted >= chosen.predicted + copies(asked.device, copied):
+    if over or not takes_less(plan, chosen, copied):
         return None
     places = [Operand(v, each.given) for v, each in zip(given, operands, strict=False)]
     found = replace(asked, order="nchw", options=replace(asked.options, config=plan.config))
@@ -185,7 +185,7 @@ def _regular(operand: Operand) -> Operand:
     return operand if operand.copied else Operand.of(operand.given, operand.layout.regular)
 
 
-def _in_planes(operand: Operand, step: int, itemsize: int) -> Operand:
+def _as_planes(operand: Operand, step: int, itemsize: int) -> Operand:
     """The operand read in place where it would be copied and is planes at such steps."""
     planes = operand.given.planes(step, itemsize) if operand.copied else None
     return Operand(planes, operand.given) if planes else operand
@@ -214,26 +214,26 @@ def plan_for(asked: Resolved, out: ArrayLayout, apart: bool = False) -> Plan | N
     request = replace(request_of(*asks, aligned, maps), finished=asked.finishing is not None)
     chosen = planned(request, apart)
     if not apart:
-        chosen = _in_order(request, chosen, asked, out)
+        chosen = _product_of_planes(request, chosen, asked, out)
     return chosen.scaled(options.scale)
 
 
-def _in_order(request: Request, chosen: Plan, asked: Resolved, out: ArrayLayout) -> Plan:
-    """The plan, or another for maps that it has copied and that lie channels-first."""
+def _product_of_planes(request: Request, chosen: Plan, asked: Resolved, out: ArrayLayout) -> Plan:
+    """The plan, or cuBLASLt's for maps that it has copied and that lie channels-first."""
     maps = [asked.a, asked.b] if asked.gradient else [asked.a]
     copied = [(each.given, request.dtype) for each in maps if each and each.copied]
     if out != asked.wanted and not asked.gradient:
         copied.append((asked.wanted, asked.computed))
     if not copied or {*request.problem.filter} != {1}:
         return chosen
-    from winolab.gpu.planner.memory_order import in_planes  # which few calls need
+    from winolab.gpu.planner.memory_order import product_of_planes  # which few calls need
 
     def sizes(step: int) -> Iterator[int]:
         for lies, dtype in copied:
             if lies.planes(step, ITEMSIZE[dtype]):
                 yield prod(lies.shape) * ITEMSIZE[dtype]
 
-    return in_planes(request, chosen, planned, sizes)
+    return product_of_planes(request, chosen, planned, sizes)
 
 
 def _check_empty(asked: Resolved) -> None:

@@ -17,7 +17,7 @@ from winolab.gpu.params import MOST_BLOCKS
 from winolab.gpu.planner import planner
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.device_model import MODEL
-from winolab.gpu.planner.memory_order import copies, in_planes
+from winolab.gpu.planner.memory_order import copies, product_of_planes
 from winolab.gpu.planner.rates import copying
 from winolab.gpu.planner.request import DTYPES, Request
 from winolab.gpu.runtime import conv
@@ -138,9 +138,9 @@ def test_the_faster_of_both_is_taken(with_library) -> None:
         rate = (copying(H200, 1 << 40) / (1 << 40)) * 2
         enough = int((factor * margin - MODEL.device.launch) / rate)
         assert enough > 0
-        taken = in_planes(request, chosen, planner.plan, lambda step, n=enough: [n])
+        taken = product_of_planes(request, chosen, planner.plan, lambda step, n=enough: [n])
         assert taken.kernel == kernel
-    assert in_planes(request, chosen, planner.plan, lambda step: []) is chosen
+    assert product_of_planes(request, chosen, planner.plan, lambda step: []) is chosen
 
 
 def offered_request(request: Request) -> Request:
