@@ -64,9 +64,9 @@ def test_what_else_is_refused() -> None:
         (replace(request(), device=datasheet("a100")), "need wgmma"),
         (replace(request(), algorithm=parse_algorithm("omega:8:6:3")), "do not compute"),
         (request(aligned=False), "16-byte aligned"),
-        (request(config=Config(96, 64, 4)), "no such block"),
-        (request(config=Config(256, 256, 4)), "no such block"),
-        (request(config=Config(128, 128, 7, 4)), "no such block"),
+        (request(config=Config(96, 64, 4)), "blocks have 64, 128, 192 or 256 output"),
+        (request(config=Config(256, 256, 4)), "blocks have 64, 128, 192 or 256 output"),
+        (request(config=Config(128, 128, 7, 4)), "blocks have 64, 128, 192 or 256 output"),
     ):
         with pytest.raises(ValueError, match=message):
             list(plans(asked))

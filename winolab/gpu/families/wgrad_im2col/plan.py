@@ -13,7 +13,14 @@ from winolab.algorithm import Tile
 from winolab.arguments.words import plural
 from winolab.gpu.families.wgrad import Gradient
 from winolab.gpu.families.wgrad_im2col import cost, launch
-from winolab.gpu.families.wgrad_im2col.config import CONFIGS, KC, Config
+from winolab.gpu.families.wgrad_im2col.config import (
+    CONFIGS,
+    KC,
+    MOST_SHARED,
+    MOST_SPLITS,
+    MOST_SUMS,
+    Config,
+)
 from winolab.gpu.families.wgrad_im2col.source import source
 from winolab.gpu.families.wgrad_im2col.tiling import Tiling
 from winolab.gpu.params import Kernels, View
@@ -98,7 +105,11 @@ def plans(request: Request) -> Iterator[WgradIm2colPlan]:
     if 0 in (g.batch, *g.output):
         raise ValueError(f"{what} need something to sum")
     if config and not config.runs:
-        raise ValueError(f"{config}: no such block; see wgrad_im2col/config.py")
+        raise ValueError(
+            f"{config}: blocks have 64, 128, 192 or 256 output channels, 32 to 256 input channels "
+            f"by 32, {MOST_SUMS} sums at most, clusters of up to {MOST_SPLITS}, and of 2 stages "
+            f"and more as many as hold the sums and fit into {MOST_SHARED} B"
+        )
     problem, device = request.problem, request.device
     for v in (config,) if config else CONFIGS:
         made = WgradIm2colPlan(problem, g, request.precision, request.stored, v, device)
