@@ -70,6 +70,38 @@ def test_arguments_mean_what_they_do_in_calls() -> None:
 
 
 @pytest.mark.parametrize(
+    ("x", "w", "how", "copied", "kind"),
+    [
+        ((8, 32, 28, 28), (32, 1, 3, 3), {"groups": 32, "padding": 1}, (), "planes"),
+        ((8, 256, 28, 28), (512, 256, 1, 1), {"precision": "fp16"}, (), "workspace"),
+        (
+            (8, 32, 28, 28), (32, 32, 3, 3), {"precision": "fp16", "padding": 1},
+            ("x", "w", "y"), "stages",
+        ),
+    ],
+)  # fmt: skip
+def test_channels_first_arrays_are_copied_or_read_where_they_lie(x, w, how, copied, kind) -> None:
+    """As calls do: the depthwise pick's twin on planes, cuBLASLt's product, else copies."""
+    found = winolab.plan(x, w, layout="channels_first", **how)
+    assert found.chosen
+    assert found.copied is not None
+    assert kind in str(found.chosen.config)
+    assert tuple(name for name, _ in found.copied) == copied
+    told = found.to_dict()
+    assert dict(found.copied) == told["copied_bytes"]
+    assert (told["copying_us"] > 0) == bool(copied)
+    if copied:
+        assert told["copied_bytes"]["x"] == 2 * 8 * 32 * 28 * 28
+        assert "arrays     channels first: x, w and y by copies, " in str(found)
+    else:
+        assert "arrays     channels first, read and written where they lie" in str(found)
+    last = winolab.plan((x[0], *x[2:], x[1]), (w[0], *w[2:], w[1]), **how)
+    assert last.copied is None
+    assert "copied_bytes" not in last.to_dict()
+    assert "arrays  " not in str(last)
+
+
+@pytest.mark.parametrize(
     ("how", "error", "message"),
     [
         ({"direction": "backwards"}, ValueError, "direction 'backwards'; expected one of"),

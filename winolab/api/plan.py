@@ -36,11 +36,12 @@ def plan(
     """The kernels that a call on a GPU would run, and what else was considered; needs no GPU.
 
     ``input_shape`` and ``filter_shape`` are x's and w's in ``layout`` in every ``direction``:
-    "forward", "backward_data" or "backward_filter". The arrays are taken to be aligned and dense,
-    channels last. ``precision`` is "fp32", "fp32_ffma", "fp32_split", "fp16", "bf16", or, of 16-bit
-    arrays in FP32 arithmetic, "fp16_ffma" or "bf16_ffma", or a dtype; ``device`` is a name of
-    ``winolab devices`` or a Device; ``workspace_limit`` is in bytes; ``tolerance`` counts for data
-    uniform on [-1, 1]. The other arguments are those of :func:`winolab.conv_forward`.
+    "forward", "backward_data" or "backward_filter". The arrays are taken to be aligned and dense in
+    that memory order: of channels-first ones the answer says which are copied, or that kernels read
+    them where they lie. ``precision`` is "fp32", "fp32_ffma", "fp32_split", "fp16", "bf16", or, of
+    16-bit arrays in FP32 arithmetic, "fp16_ffma" or "bf16_ffma", or a dtype; ``device`` is a name
+    of ``winolab devices`` or a Device; ``workspace_limit`` is in bytes; ``tolerance`` counts for
+    data uniform on [-1, 1]. The other arguments are those of :func:`winolab.conv_forward`.
 
     The result prints, ``plot()`` draws it, and ``to_dict()`` has it as JSON has: kernel, config,
     workspace in bytes, predicted time in µs and relative RMS error of the plan and of the fastest
@@ -79,4 +80,4 @@ def plan(
         workspace_limit=workspace_limit,
         tolerance=asked.tolerance,
     )
-    return planned(request)
+    return planned(request, asked)
