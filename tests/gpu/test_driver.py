@@ -9,7 +9,16 @@ import pytest
 
 from winolab.gpu import driver as launch
 from winolab.gpu.machine import MachineError, install
-from winolab.gpu.params import ALIGNMENT, INT, MAP, POINTER, Layout, Params, TensorMap
+from winolab.gpu.params import (
+    ALIGNMENT,
+    INT,
+    MAP,
+    POINTER,
+    Layout,
+    Params,
+    PositionsMap,
+    TensorMap,
+)
 from winolab.gpu.runtime import replay as record
 
 
@@ -130,6 +139,35 @@ def test_tensor_maps_are_what_the_driver_is_given(monkeypatch) -> None:
     error = 1
     with pytest.raises(Refused):
         launch.encoder(tensor, ctypes.addressof(params.buffer()))(16)
+
+
+@pytest.mark.parametrize("rank", [4, 5])
+def test_maps_that_walk_positions_are_encoded_without_a_depth_or_with_one(
+    monkeypatch, rank
+) -> None:
+    """cuTensorMapEncodeIm2col's arguments, in order: corners by width, height and depth."""
+    seen = []
+
+    def encode(
+        to, kind, rank, address, sizes, strides, lower, upper, channels, pixels, steps, *how
+    ):
+        arrays = *map(tuple, (sizes, strides, lower, upper)), channels, pixels, tuple(steps)
+        seen.append((kind, rank, address.value, *arrays, how))
+        return 0
+
+    monkeypatch.setattr(launch, "driver", lambda: SimpleNamespace(cuTensorMapEncodeIm2col=encode))
+    depth = 1 if rank == 4 else 5
+    walked = PositionsMap(
+        0, 2, (24, 9, 7, depth, 3), (48, 432, 3024, 3024 * depth), (64, 64, 1, 1, 1),
+        steps=(1, 2, 3, 4, 1), lower=(-1, -2, -3), upper=(1, 2, 3), rank=rank,
+    )  # fmt: skip
+    memory = ctypes.create_string_buffer(256)
+    launch.encoder(walked, -(-ctypes.addressof(memory) // 64) * 64)(3 << 20)
+    whole = (24, 9, 7, 5, 3), (48, 432, 3024, 15120), (-1, -2, -3), (1, 2, 3)
+    flat = (24, 9, 7, 3), (48, 432, 3024), (-1, -2), (1, 2)
+    steps = (1, 2, 3, 1) if rank == 4 else (1, 2, 3, 4, 1)
+    array = flat if rank == 4 else whole
+    assert seen == [(1, rank, 3 << 20, *array, 64, 64, steps, (0, 3, 3, 0))]
 
 
 @pytest.mark.parametrize("replaces", [True, False], ids=["12.0", "older"])
