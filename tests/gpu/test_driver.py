@@ -203,7 +203,11 @@ def test_a_map_with_another_address_is_the_map_of_that_address() -> None:
     """Bit by bit, of sizes, strides, steps and swizzles as kernels have them."""
     ((_, tensor),) = _mapped(1 << 20).maps()
     plain = TensorMap(0, 4, (64, 9, 5, 3, 2), (256, 2304, 11520, 34560), (32, 9, 2, 1, 1), True)
-    for map in (tensor, plain):
+    walked = PositionsMap(
+        0, 2, (64, 9, 5, 1, 2), (128, 1152, 5760, 5760), (64, 64, 1, 1, 1),
+        steps=(1, 2, 1, 1, 1), lower=(-1, -1, 0), upper=(0, -1, 0), rank=4,
+    )  # fmt: skip
+    for map in (tensor, plain, walked):
         one, other = (ctypes.create_string_buffer(128 + ALIGNMENT) for _ in range(2))
         places = [ctypes.addressof(v) + -ctypes.addressof(v) % ALIGNMENT for v in (one, other)]
         encode = launch.encoder(map, places[0])
