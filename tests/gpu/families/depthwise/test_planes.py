@@ -70,14 +70,14 @@ def first(v: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("name", NAMES)
 def test_results_are_those_of_fp64(name: str, direction: str) -> None:
-    """Two configs, another two of each problem and precision, between zones of NaN; of gradients,
+    """A config, another one of each problem and precision, between zones of NaN; of gradients,
     whose taps have to fit registers, in one share and in several."""
     at = NAMES.index(name) + DIRECTIONS.index(direction)
     precision = PRECISIONS[at % 3]
     found = twins(FLAT[name], direction, precision)
     gradient = direction == "backward_filter"
     assert bool(found) == (not gradient or math.prod(FLAT[name].filter) <= MOST_CHUNK)
-    some = {found[5 * at % len(found)], found[-1 - at % len(found)]} if found else set()
+    some = [found[43 * at % len(found)]] if found else []  # 57 of 74 configs' sizes are met
     for p in [*some, *(replace(p, shares=3) for p in some if gradient)]:
         a, b = operands(p.problem, direction, precision)
         assert too_far(p, a, b, on_cpu(p, a, b)) == 0, p
@@ -129,19 +129,21 @@ def test_integers_are_exact_and_adjoint() -> None:
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_infinities_and_nan_stay_with_their_plane_and_windows(precision: str) -> None:
-    for problem in (
+    """Of both directions and filters in each precision; these take turns."""
+    problems = (
         layer((2, 6, 16, 3), (3, 3), padding=1),
         layer((1, 12, 8, 2), (11, 11), padding=5),
-    ):
-        for direction in CORRELATIONS:
-            a, b = operands(problem, direction, precision)
-            a[0, 2, 4, 1], a[-1, 5, -1, 0] = np.inf, np.nan
-            mark = np.where(np.isfinite(a.astype(float)), 0.0, 1.0)
-            ones = np.ones(b.shape)
-            expected = getattr(convolution, direction)(mark, ones, problem) > 0
-            for p in twins(problem, direction, precision)[::3]:
-                y = on_cpu(p, a, b).astype(float)
-                assert (~np.isfinite(y) == expected).all(), p
+    )
+    for turn, problem in enumerate(problems, PRECISIONS.index(precision)):
+        direction = CORRELATIONS[turn % 2]
+        a, b = operands(problem, direction, precision)
+        a[0, 2, 4, 1], a[-1, 5, -1, 0] = np.inf, np.nan
+        mark = np.where(np.isfinite(a.astype(float)), 0.0, 1.0)
+        ones = np.ones(b.shape)
+        expected = getattr(convolution, direction)(mark, ones, problem) > 0
+        for p in twins(problem, direction, precision)[::3]:
+            y = on_cpu(p, a, b).astype(float)
+            assert (~np.isfinite(y) == expected).all(), p
 
 
 def test_threads_in_another_order_compute_the_same_bits() -> None:
