@@ -31,7 +31,7 @@ unsigned random_below(unsigned n) {
 // Lets other fibers run; comes back when `now->waiting` is over.
 __attribute__((noinline)) void give_way() {
   Fiber* self = now;
-  if (!_setjmp(self->at)) _longjmp(machine.scheduler, 1);
+  if (!HOST_SET(self->at)) HOST_JUMP(machine.scheduler);
 }
 
 // Lets others run, without a wait for anything.
@@ -94,13 +94,13 @@ void start() {
 __attribute__((noinline)) void resume(Fiber& f) {
   *f.waiting = Waiting();
   now = &f;
-  if (!_setjmp(machine.scheduler)) {
-    if (f.started) _longjmp(f.at, 1);
+  if (!HOST_SET(machine.scheduler)) {
+    if (f.started) HOST_JUMP(f.at);
     f.started = true;
     ucontext_t context;
     getcontext(&context);
     context.uc_stack.ss_sp = f.stack;
-    context.uc_stack.ss_size = STACK;
+    context.uc_stack.ss_size = STACK - f.index % 61 * 1088;  // else all share a few cache lines
     context.uc_link = nullptr;
     makecontext(&context, start, 0);
     setcontext(&context);

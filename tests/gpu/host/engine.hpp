@@ -18,6 +18,17 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+// From fiber to fiber: the compiler's own way where it has one, in a fifth of the time.
+#ifdef __x86_64__
+typedef void* Context[5];
+#define HOST_SET(place) __builtin_setjmp(place)
+#define HOST_JUMP(place) __builtin_longjmp(place, 1)
+#else
+typedef jmp_buf Context;
+#define HOST_SET(place) _setjmp(place)
+#define HOST_JUMP(place) _longjmp(place, 1)
+#endif
+
 namespace host {
 
 constexpr int WARP = 32, NAMED = 16, STATICS = 16;
@@ -100,7 +111,7 @@ struct Fiber {
   bool started = false, done = false;
   Waiting* waiting;
   Ordered* ordered;
-  jmp_buf at;
+  Context at;
   char* stack;
 };
 
@@ -157,7 +168,8 @@ struct Machine {
   uint64_t random = 0;     // 0: round robin, copies as late as possible
   void (*entry)(void**) = nullptr;
   void** arguments = nullptr;
-  jmp_buf scheduler, failed;
+  Context scheduler;
+  jmp_buf failed;
   ucontext_t from;
   char* message = nullptr;
   size_t message_size = 0;

@@ -62,21 +62,58 @@ double least(bool bf16) { return bf16 ? 0x1p-126 : 0x1p-14; }
 constexpr int DEPTH = 16, ROWS = 16, COLUMNS = 8;  // of a product of one instruction
 constexpr int EXTRA_BITS = 2;                      // kept below the last of the largest term
 typedef double Doubles __attribute__((vector_size(8 * COLUMNS)));
+typedef uint64_t Longs __attribute__((vector_size(8 * COLUMNS)));
 typedef int Ints __attribute__((vector_size(4 * COLUMNS)));
+typedef float Floats __attribute__((vector_size(4 * COLUMNS)));
+typedef unsigned Words __attribute__((vector_size(4 * COLUMNS)));
+typedef unsigned short Shorts __attribute__((vector_size(2 * COLUMNS)));
 
-// Eight columns of B, and the powers of two that their elements reach.
+Doubles binade(Doubles v) { return (Doubles)((Longs)v & 0x7ff0000000000000); }
+
+Doubles reach(Doubles v, double lowest) {
+  const Doubles size = binade(v), low = lowest - Doubles{};
+  return (size > 0) & (size < low) ? low : size;
+}
+
+// As from_half, which 2^112 makes of exponents where they stand.
+Doubles widen(Shorts v, bool bf16) {
+  const Words raw = __builtin_convertvector(v, Words);
+  if (bf16) return __builtin_convertvector((Floats)(raw << 16), Doubles);
+  const Words size = raw & 0x7fff, no_number = (Words)(size >= 0x7c00) & 0x7f800000;
+  const Floats scaled = (Floats)(size << 13) * 0x1p112f;
+  const Words sign = (raw & 0x8000) << 16;
+  return __builtin_convertvector((Floats)((Words)scaled | no_number | sign), Doubles);
+}
+
+// Eight columns of B, the powers of two that their elements reach, and whether all of them are 0,
+// none infinite or NaN.
 struct Columns {
-  Doubles value[DEPTH], size[DEPTH];
+  alignas(64) double value[DEPTH][COLUMNS], size[DEPTH][COLUMNS];
+  bool zero, finite;
   void set(int k, int column, float v, double lowest) {
     value[k][column] = v;
     size[k][column] = reach(v, lowest);
   }
+  Doubles values(int k) const { return *(const Doubles*)value[k]; }
+  Doubles sizes(int k) const { return *(const Doubles*)size[k]; }
+  void close() {
+    Doubles sum = sizes(0);
+    for (int k = 1; k < DEPTH; ++k) sum += sizes(k);
+    zero = finite = true;
+    for (int c = 0; c < COLUMNS; ++c) zero &= sum[c] == 0, finite &= sum[c] < INFINITY;
+  }
 };
 struct Row {
   double value[DEPTH], size[DEPTH];
+  bool zero, finite;
   void set(int k, float v, double lowest) {
     value[k] = v;
     size[k] = reach(v, lowest);
+  }
+  void close() {
+    double sum = 0;
+    for (int k = 0; k < DEPTH; ++k) sum += size[k];
+    zero = sum == 0, finite = sum < INFINITY;
   }
 };
 
@@ -84,22 +121,27 @@ Doubles whole(Doubles v) { return __builtin_convertvector(__builtin_convertvecto
 
 // Terms are cut below a unit that the largest of them, or the sum so far, decides.
 void add_products(const Row& a, const Columns& b, double lowest, float (&sums)[COLUMNS]) {
-  Doubles sum, largest;
-  for (int c = 0; c < COLUMNS; ++c) sum[c] = sums[c], largest[c] = __builtin_fabs(sum[c]);
+  Floats before;
+  memcpy(&before, sums, sizeof before);
+  if ((a.zero && b.finite) || (b.zero && a.finite)) {  // as padding is: sums stay, −0 is 0
+    before += 0;
+    memcpy(sums, &before, sizeof before);
+    return;
+  }
+  const Doubles sum = __builtin_convertvector(before, Doubles);
+  Doubles largest = (Doubles)((Longs)sum & ~(1ull << 63));
   Doubles reached = largest;  // NaN where a factor is: max would lose it
   for (int k = 0; k < DEPTH; ++k) {
-    const Doubles size = a.size[k] * b.size[k];  // a product's exponent is its factors' sum
+    const Doubles size = a.size[k] * b.sizes(k);  // a product's exponent is its factors' sum
     reached += size;
     largest = size > largest ? size : largest;
   }
-  Doubles spacing;
-  for (int c = 0; c < COLUMNS; ++c) {
-    const double top = binade(largest[c]), floor = sum[c] ? 0x1p-126 : lowest * lowest;
-    spacing[c] = (top < floor ? floor : top) * (0x1p-23 / (1 << EXTRA_BITS));
-  }
+  const Doubles none = {}, floor = sum != 0 ? 0x1p-126 - none : lowest * lowest - none;
+  const Doubles top = binade(largest);
+  const Doubles spacing = (top < floor ? floor : top) * (0x1p-23 / (1 << EXTRA_BITS));
   const Doubles inverse = 1.0 / spacing;
   Doubles total = whole(sum * inverse);
-  for (int k = 0; k < DEPTH; ++k) total += whole(a.value[k] * b.value[k] * inverse);
+  for (int k = 0; k < DEPTH; ++k) total += whole(a.value[k] * b.values(k) * inverse);
   total *= spacing;
   for (int c = 0; c < COLUMNS; ++c) {
     if (reached[c] < INFINITY) {
@@ -112,8 +154,9 @@ void add_products(const Row& a, const Columns& b, double lowest, float (&sums)[C
   }
 }
 
-// The element at (mn, k) of a matrix in shared memory, see codegen/kernels/mma.cuh.
-float element(unsigned long long descriptor, bool mn_major, int mn, int k, bool bf16) {
+// Eight neighbours from (mn, k) of a matrix in shared memory, see codegen/kernels/mma.cuh: along mn
+// where it is major, else along k. No swizzle parts them.
+Doubles neighbours(unsigned long long descriptor, bool mn_major, int mn, int k, bool bf16) {
   const unsigned leading = (descriptor >> 16 & 0x3fff) << 4, stride = (descriptor >> 32 & 0x3fff) << 4;
   unsigned at = (descriptor & 0x3fff) << 4;
   if (descriptor >> 62 == (int)Swizzle::B128) {
@@ -128,17 +171,35 @@ float element(unsigned long long descriptor, bool mn_major, int mn, int k, bool 
     at += k / 8 * leading + mn / 8 * stride + row % 8 * 16 + column % 8 * 2;
   }
   const Block& b = *now->block;
-  if (at < GUARD || at - GUARD + 2 > b.bytes) fail("wgmma reads outside shared memory");
+  Shorts values;
+  if (at < GUARD || at - GUARD + sizeof values > b.bytes) fail("wgmma reads outside shared memory");
   const Quiet quiet;
-  unsigned short value;
-  memcpy(&value, b.shared() + at - GUARD, 2);
-  return widen(value, bf16);
+  memcpy(&values, b.shared() + at - GUARD, sizeof values);
+  return widen(values, bf16);
+}
+
+// What `set` makes of eight numbers at (mn, k), for 16 k and as many mn.
+template <class F>
+void read(unsigned long long descriptor, bool mn_major, int mn, int count, bool bf16, F set) {
+  const double lowest = least(bf16);
+  for (int i = 0; i < count; i += mn_major ? COLUMNS : 1)
+    for (int k = 0; k < DEPTH; k += mn_major ? 1 : COLUMNS) {
+      const Doubles value = neighbours(descriptor, mn_major, mn + i, k, bf16);
+      const Doubles size = reach(value, lowest);
+      for (int at = 0; at < COLUMNS; ++at)
+        set(mn_major ? i + at : i, mn_major ? k : k + at, value[at], size[at]);
+    }
+}
+
+void close(Row (&rows)[ROWS]) {
+  for (Row& row : rows) row.close();
 }
 
 // The products of a warp: rows g and g + 8 and columns 2q and 2q + 1 of eight are lane 4g + q's,
 // two accumulators a row after another.
 template <class F>
-void multiply_rows(const Row (&a)[ROWS], const Columns& b, double lowest, F accumulators) {
+void multiply_rows(const Row (&a)[ROWS], Columns& b, double lowest, F accumulators) {
+  b.close();
   for (int row = 0; row < ROWS; ++row) {
     float sums[COLUMNS];
     float* at[COLUMNS / 2];
@@ -164,21 +225,22 @@ void multiply(const Fiber* lanes, int at) {
     if (!p.accumulate) memset(other.d, 0, p.n / 2 * sizeof(float));
   }
   Row a[ROWS];
-  for (int row = 0; row < ROWS; ++row)
+  if (!p.a_registers)
+    read(p.a, p.a_mn, 16 * wide, ROWS, p.bf16, [&](int row, int k, double value, double size) {
+      a[row].value[k] = value, a[row].size[k] = size;
+    });
+  for (int row = 0; p.a_registers && row < ROWS; ++row)
     for (int k = 0; k < DEPTH; ++k) {
-      if (p.a_registers) {
-        const Fiber& lane = lanes[row % 8 * 4 + k % 8 / 2];
-        const unsigned pair = lane.ordered->products.list[at].registers[row / 8 + k / 8 * 2];
-        a[row].set(k, widen(pair >> k % 2 * 16, p.bf16), lowest);
-      } else {
-        a[row].set(k, element(p.a, p.a_mn, 16 * wide + row, k, p.bf16), lowest);
-      }
+      const Fiber& lane = lanes[row % 8 * 4 + k % 8 / 2];
+      const unsigned pair = lane.ordered->products.list[at].registers[row / 8 + k / 8 * 2];
+      a[row].set(k, widen((unsigned short)(pair >> k % 2 * 16), p.bf16), lowest);
     }
+  close(a);
   for (int first = 0; first < p.n; first += COLUMNS) {
     Columns b;
-    for (int k = 0; k < DEPTH; ++k)
-      for (int c = 0; c < COLUMNS; ++c)
-        b.set(k, c, element(p.b, p.b_mn, first + c, k, p.bf16), lowest);
+    read(p.b, p.b_mn, first, COLUMNS, p.bf16, [&](int column, int k, double value, double size) {
+      b.value[k][column] = value, b.size[k][column] = size;
+    });
     multiply_rows(a, b, lowest, [&](int lane) { return lanes[lane].ordered->products.list[at].d + first / 2; });
   }
 }
@@ -208,14 +270,16 @@ void wgmma_wait(int pending) {
 void multiply(Fragments mine, bool bf16) {
   of_warp(mine, "mma", [=](auto of) {
     const double lowest = least(bf16);
+    const auto half = [=](unsigned v) { return widen((unsigned short)v, bf16); };
     Row a[ROWS];
     Columns b;
     for (int k = 0; k < DEPTH; ++k) {
       const int from = k % 8 / 2, shift = k % 2 * 16;
       for (int row = 0; row < ROWS; ++row)
-        a[row].set(k, widen(of(row % 8 * 4 + from).a[row / 8 + k / 8 * 2] >> shift, bf16), lowest);
-      for (int c = 0; c < COLUMNS; ++c) b.set(k, c, widen(of(4 * c + from).b[k / 8] >> shift, bf16), lowest);
+        a[row].set(k, half(of(row % 8 * 4 + from).a[row / 8 + k / 8 * 2] >> shift), lowest);
+      for (int c = 0; c < COLUMNS; ++c) b.set(k, c, half(of(4 * c + from).b[k / 8] >> shift), lowest);
     }
+    close(a);
     multiply_rows(a, b, lowest, [=](int lane) { return of(lane).d; });
   });
 }
@@ -234,6 +298,7 @@ void multiply_tf32(Fragments mine) {
         a[row].set(k, there ? number(of(row % 8 * 4 + from).a[row / 8 + k / 4 * 2]) : 0, lowest);
       for (int c = 0; c < COLUMNS; ++c) b.set(k, c, there ? number(of(4 * c + from).b[k / 4]) : 0, lowest);
     }
+    close(a);
     multiply_rows(a, b, lowest, [=](int lane) { return of(lane).d; });
   });
 }
