@@ -7,6 +7,8 @@ import math
 import random
 from collections.abc import Iterable
 from fractions import Fraction
+from operator import mul
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,15 +35,19 @@ GOLDEN = {
 }
 
 
-def dot(a: Iterable[Fraction | int], b: Iterable[Fraction | int]) -> Fraction:
-    """Σ aᵢ·bᵢ by integers over one denominator each: a sum of Fractions finds one a term."""
-    vectors = [[Fraction(v) for v in vector] for vector in (a, b)]
-    below = [math.lcm(*(v.denominator for v in vector)) for vector in vectors]
-    above = [
-        [v.numerator * (whole // v.denominator) for v in vector]
-        for vector, whole in zip(vectors, below, strict=True)
-    ]
-    return Fraction(sum(x * y for x, y in zip(*above, strict=True)), math.prod(below))
+def whole(vector: Iterable[Fraction | int]) -> tuple[list[int], int]:
+    """A vector as integers over one denominator."""
+    vector = list(vector)
+    below = math.lcm(*(v.denominator for v in vector))
+    return [v.numerator * (below // v.denominator) for v in vector], below
+
+
+def times(matrix: Iterable[Iterable[Fraction | int]], vector: list[Any]) -> list[Fraction]:
+    """A matrix times a vector, by integers: a sum of Fractions finds a denominator a term."""
+    other, below = whole(vector)
+    rows = [whole(row) for row in matrix]
+    assert {len(row) for row, _ in rows} == {len(other)}
+    return [Fraction(sum(map(mul, row, other)), under * below) for row, under in rows]
 
 
 @pytest.mark.parametrize("r", WIDTHS)
@@ -51,9 +57,9 @@ def test_every_record_convolves_integers_as_by_hand(r: int) -> None:
     for record in (c for c in every() if c.r == r):
         made = transforms(record.n, r, record.points)
         g, d = [draw(256) for _ in range(r)], [draw(256) for _ in range(record.n + r - 1)]
-        left, right = ([dot(row, v) for row in matrix] for matrix, v in ((made.G, g), (made.BT, d)))
+        left, right = times(made.G, g), times(made.BT, d)
         states = [a * b for a, b in zip(left, right, strict=True)]
-        y = [dot(row, states) for row in made.AT]
+        y = times(made.AT, states)
         assert y == [sum(g[k] * d[i + k] for k in range(r)) for i in range(record.n)], record
         assert len(states) == record.states
 
