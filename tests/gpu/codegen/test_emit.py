@@ -16,6 +16,7 @@ from winolab.gpu.codegen.emit import (
     kernel,
     path,
     unit,
+    without,
 )
 from winolab.ref.algebra.transforms import transforms
 
@@ -173,3 +174,27 @@ def test_every_file_is_of_a_root() -> None:
     for file in (*SHARED.glob("*.cuh"), *FAMILIES.glob("*/*.cuh")):
         family = "" if file.parent == SHARED else f"{file.parent.name}/"
         assert any(kernel(family + file.stem) in text for text in texts), file
+
+
+def test_a_lean_unit_has_the_constants_that_its_files_name() -> None:
+    files = ("gamma_filter_fixed",)
+    source = unit("", {"R": 3, "STAGES": 2, "ROWS": 1}, {}, files, lean=True)
+    assert "int R = 3;" in source
+    assert "STAGES" not in source
+    assert "int ROWS = " not in source
+    assert "int ROWS = 1;" in unit("", {"R": 3, "ROWS": 1}, {}, files)
+
+
+def test_kernels_can_be_left_out() -> None:
+    kept = "struct A {\n  int a;\n};\n"
+    short = 'extern "C" __global__ void winolab_a(int* p) {\n  *p = 1;\n}\n'
+    bounded = (
+        'extern "C" __global__ void __launch_bounds__(128, 2)\n'
+        "    winolab_a_filter(const __grid_constant__ A p) {\n"
+        "  if (p.a) {\n    return;\n  }\n}\n"
+    )
+    source = kept + short + bounded + kept
+    assert without(source, ["winolab_a"]) == kept + bounded + kept
+    assert without(source, ["winolab_a_filter"]) == kept + short + kept
+    assert without(source, ["winolab_a", "winolab_a_filter"]) == kept + kept
+    assert without(source, ["winolab_filter", "a"]) == source

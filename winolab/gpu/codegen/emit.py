@@ -29,6 +29,7 @@ def unit(
     wide: Collection[str] = (),
     files: Mapping[str, str] = {},
     macros: Mapping[str, str] = {},
+    lean: bool = False,
 ) -> str:
     """One translation unit: ``kernels``, names as of ``kernel``, behind all that they include.
 
@@ -37,11 +38,15 @@ def unit(
     place of other ``macros`` stands what they mean. Lines behind ``#ifdef`` and a name of
     ``CONDITIONS`` are there where a constant has that name. A compiler that is given the constants
     and programs, the headers that are printed from Python, these macros and the folder of the
-    shared kernels compiles the same.
+    shared kernels compiles the same. ``lean``: constants that no text names are left out, so that
+    units which differ in these alone are one.
     """
     texts = _with_includes(kernels, files, CONDITIONS.intersection(constants))
     for name, meant in macros.items():
         texts = [re.sub(rf"\b{name}\b", meant, text) for text in texts]
+    if lean:
+        words = {word for text in texts for word in re.findall(r"\w+", re.sub(r"//.*", "", text))}
+        constants = {name: value for name, value in constants.items() if name in words}
     parts = [
         f"// {title}",
         "\n".join(_constant(name, value) for name, value in constants.items()),
@@ -49,6 +54,17 @@ def unit(
         *texts,
     ]
     return "\n\n".join(parts)
+
+
+def without(source: str, kernels: Collection[str]) -> str:
+    """A translation unit without the definitions of these kernels, which no other text names."""
+    names = "|".join(kernels)
+    return re.sub(
+        rf'^extern "C" __global__[^{{}}]*?\b(?:{names})\([^{{}}]*\{{\n.*?^\}}\n',
+        "",
+        source,
+        flags=re.M | re.S,
+    )
 
 
 def _constant(name: str, value: int) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Protocol
+
+from winolab.gpu.codegen.emit import without
 
 
 class TranslationUnit(Protocol):
@@ -29,6 +32,26 @@ class Launched(TranslationUnit, Protocol):
     def translation_units(self) -> tuple[TranslationUnit, ...]:
         """What has its kernels, whose names all differ."""
         ...
+
+
+@dataclass(frozen=True)
+class Without:
+    """A unit without some of its kernels, which another has, or nobody launches."""
+
+    unit: TranslationUnit
+    kernels: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        return self.unit.title
+
+    def source(self) -> str:
+        """The translation unit."""
+        return without(self.unit.source(), self.kernels)
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        return {n: size for n, size in self.unit.shared().items() if n not in self.kernels}
 
 
 def kernels_by_unit(plan: Launched) -> Iterator[tuple[TranslationUnit, dict[str, int]]]:

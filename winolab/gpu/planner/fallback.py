@@ -16,7 +16,7 @@ from typing import ClassVar, Self
 
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.device import Device
-from winolab.gpu.codegen.translation_unit import TranslationUnit
+from winolab.gpu.codegen.translation_unit import TranslationUnit, Without
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.base_plan import TakesFilters
 from winolab.gpu.planner.device_model import MODEL
@@ -33,6 +33,7 @@ from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.arithmetic.split import Scale
 
 FLAGS = 256  # bytes at the start of the workspace, for flags and what launches count
+SCAN = "winolab_scan"
 CHECKED_OUTPUTS = 4  # as accuracy_check.cuh has it
 
 
@@ -255,11 +256,13 @@ class CorrelationWithFallback(_Correlation):
     def behind(self) -> FallbackUnit:
         return OneLaunchUnit(self.fallback, self.primary)
 
+    def translation_units(self) -> tuple[TranslationUnit, ...]:
+        """The primary's, without the scan that the fallback's begins with."""
+        *split, behind = super().translation_units()
+        return *(Without(u, (SCAN,)) if SCAN in u.shared() else u for u in split), behind
+
     def shared(self) -> dict[str, int]:
-        split = {
-            name: size for name, size in self.primary.shared().items() if name != "winolab_scan"
-        }
-        return split | self.behind.shared()
+        return Without(self.primary, (SCAN,)).shared() | self.behind.shared()
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int

@@ -15,10 +15,12 @@ from typing import Self
 
 from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.words import plural
+from winolab.gpu.codegen.translation_unit import TranslationUnit
+from winolab.gpu.families import filter_units
 from winolab.gpu.families.gamma import filter
 from winolab.gpu.families.gamma.config import KC
 from winolab.gpu.families.gamma.launch import Launches
-from winolab.gpu.families.gamma.source import SCALING, halvings, source
+from winolab.gpu.families.gamma.source import SCALING, filter_source, halvings, source
 from winolab.gpu.families.gamma.tiling import Tiling
 from winolab.gpu.families.gamma.workspace import Workspace
 from winolab.gpu.families.scale import found_source
@@ -125,8 +127,21 @@ class GammaTensorPlan(Tiling, BasePlan, ABC):
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
         gamma = self.config.shared_memory(self.tile, self.parts, self.size)
+        return self.filter_shared() | {self.config.entry: gamma}
+
+    def translation_units(self) -> tuple[TranslationUnit, ...]:
+        """Those of filter and products; of 16 bits, whose filters take a tenth, one of both."""
+        return filter_units.apart(self) if self.parts == 2 else (self,)
+
+    def filter_source(self) -> str:
+        """The text of what transforms the filter, and of scales."""
+        how = self.tile, self.points, self.precision, self.out_dtype, self.config
+        return filter_source(*how)
+
+    def filter_shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory of their kernels, by name."""
         scales = {"winolab_scale": 0, "winolab_scan": 0} if self.parts == 2 else {}
-        return scales | filter.shared(self) | {self.config.entry: gamma}
+        return scales | filter.shared(self)
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int

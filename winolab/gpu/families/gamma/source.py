@@ -47,9 +47,48 @@ def source(
     epilogue: Epilogue | None = None,
 ) -> str:
     """The translation unit of one config of Γα(n,r), its main kernel in the files it names."""
+    parts = PARTS[precision]
+    files = config.files(parts) | {"FILTER_FILE": filter.file(parts, config.clusters)}
+    programs = transforms(tile.n, tile.r, points, SCALING).programs
+    # The range of FP16 is narrow; what is split is scaled by what it holds.
+    bt, at = _scaled_ends(tile, points) if precision == "fp16" else (programs.BT, programs.AT)
+    return unit(
+        f"Γ{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {config}",
+        _constants(tile, points, precision, out_dtype, config, epilogue),
+        {"transform_filter": programs.G, "transform_input": bt, "transform_output": at},
+        config.kernels,
+        WIDE if parts == 2 else (),
+        files,
+        {"GAMMA_PARAMS": config.params},
+    )
+
+
+@lru_cache(maxsize=256)
+def filter_source(
+    tile: Tile, points: str, precision: str, out_dtype: str, config: GammaConfig
+) -> str:
+    """The translation unit of what transforms filters for such configs, and of scales."""
+    parts = PARTS[precision]
+    return unit(
+        f"Γ{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, filter",
+        _constants(tile, points, precision, out_dtype, config, None),
+        {"transform_filter": transforms(tile.n, tile.r, points, SCALING).programs.G},
+        (filter.file(parts, config.clusters).removesuffix(".cuh"),),
+        WIDE if parts == 2 else (),
+        lean=True,
+    )
+
+
+def _constants(
+    tile: Tile,
+    points: str,
+    precision: str,
+    out_dtype: str,
+    config: GammaConfig,
+    epilogue: Epilogue | None,
+) -> dict[str, int]:
+    """What all files of a unit are compiled with."""
     split, parts = precision == "fp32_split", PARTS[precision]
-    files = config.files(parts)
-    files |= {"FILTER_FILE": filter.file(parts, config.clusters)}
     made = transforms(tile.n, tile.r, points, SCALING)
     constants = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "KC": KC}
     constants |= {"BM": block_outputs(tile.alpha)}
@@ -62,16 +101,4 @@ def source(
     constants |= {"SHARED": config.shared_memory(tile, parts, size)}
     constants |= config.choices(parts)
     constants |= epilogue_constants(epilogue, out_dtype)
-    programs = made.programs
-    constants |= {"BARE": programs.G.bare}
-    # The range of FP16 is narrow; what is split is scaled by what it holds.
-    bt, at = _scaled_ends(tile, points) if precision == "fp16" else (programs.BT, programs.AT)
-    return unit(
-        f"Γ{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {config}",
-        constants,
-        {"transform_filter": programs.G, "transform_input": bt, "transform_output": at},
-        config.kernels,
-        WIDE if split else (),
-        files,
-        {"GAMMA_PARAMS": config.params},
-    )
+    return constants | {"BARE": made.programs.G.bare}

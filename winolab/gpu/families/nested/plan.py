@@ -14,10 +14,19 @@ from typing import Self
 
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.arguments.words import agreeing, plural
+from winolab.gpu.codegen.translation_unit import TranslationUnit
+from winolab.gpu.families import filter_units
 from winolab.gpu.families.nested import launch
 from winolab.gpu.families.nested.config import KC, ROW_BYTES, STEP, Config, configs
 from winolab.gpu.families.nested.cost import seconds
-from winolab.gpu.families.nested.source import exchanged, halvings, made_of, source, staged
+from winolab.gpu.families.nested.source import (
+    exchanged,
+    filter_source,
+    halvings,
+    made_of,
+    source,
+    staged,
+)
 from winolab.gpu.families.nested.tiles import (
     Pair,
     fits,
@@ -99,15 +108,28 @@ class NestedPlan(Tiling, BasePlan):
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
+        transforms = {
+            f"winolab_nested_{staged(self.pair)}{name}": size
+            for name, size in exchanged(self.pair, self.precision).items()
+        }
+        products = {"winolab_nested_products": self.config.shared_memory}
+        return self.filter_shared() | transforms | products
+
+    def translation_units(self) -> tuple[TranslationUnit, ...]:
+        """Those of filter and products; of 16 bits, whose filters take little time, one of both."""
+        return filter_units.apart(self) if self.split else (self,)
+
+    def filter_source(self) -> str:
+        """The text of what transforms the filter, and of scales."""
+        return filter_source(self.pair, self.points, self.config)
+
+    def filter_shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory of their kernels, by name."""
         others = ("scale", "scan", "nested_rows", "nested_losses") * self.split
-        transforms = exchanged(self.pair, self.precision)
+        size = exchanged(self.pair, self.precision)["filter"]
         return {
             **{f"winolab_{name}": 0 for name in others},
-            **{
-                f"winolab_nested_{staged(self.pair)}{name}": size
-                for name, size in transforms.items()
-            },
-            "winolab_nested_products": self.config.shared_memory,
+            f"winolab_nested_{staged(self.pair)}filter": size,
         }
 
     @property

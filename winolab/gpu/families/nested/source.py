@@ -18,6 +18,8 @@ from winolab.points import points_for
 from winolab.ref.algebra.program import Program
 from winolab.ref.algebra.transforms import Transforms, transforms
 
+WIDE = ("filter_rows", "filter_columns")  # in FP64 where products are split
+
 
 def name(tiles: Sequence[Tile]) -> str:
     """Lavin & Gray's, of the algorithm: F(4×4,3×3); with its states, if there are more than
@@ -80,6 +82,46 @@ def source(
 
     ``types``: precision and the result's dtype; ``rest``: products of the last stage of 16 bits.
     """
+    split, made = types[0] == "fp32_split", made_of(tiles, points)
+    first, second = (m.programs for m in made)
+    bt, at = _ends(tiles, points, types[0])
+    programs = {"filter_rows": first.G, "filter_columns": second.G}
+    programs |= {"input_rows": bt, "input_columns": second.BT}
+    programs |= {"output_rows": at, "output_columns": second.AT}
+    files = {
+        f"{part.upper()}_FILE": f"{staged(tiles)}{part}.cuh"
+        for part in ("filter", "input", "output")
+    }
+    return unit(
+        f"{name(tiles)} {types[0]}, points {points}, {config}",
+        _constants(tiles, points, config, types, rest),
+        programs,
+        ("nested/kernel",),
+        WIDE if split else (),
+        files | {"ROWS_FILE": f"rows_{'scaled' if split else 'fixed'}.cuh"},
+    )
+
+
+@lru_cache(maxsize=256)
+def filter_source(tiles: Pair, points: str, config: Config) -> str:
+    """The translation unit of what transforms filters of split products, and of scales."""
+    types = "fp32_split", "float32"
+    first, second = (m.programs for m in made_of(tiles, points))
+    return unit(
+        f"{name(tiles)} {types[0]}, points {points}, filter",
+        _constants(tiles, points, config, types, 0),
+        {"filter_rows": first.G, "filter_columns": second.G},
+        (f"nested/{staged(tiles)}filter",),
+        WIDE,
+        {"ROWS_FILE": "rows_scaled.cuh"},
+        lean=True,
+    )
+
+
+def _constants(
+    tiles: Pair, points: str, config: Config, types: tuple[str, str], rest: int
+) -> dict[str, int]:
+    """What all files of a unit are compiled with."""
     precision, out_dtype = types
     split, made = precision == "fp32_split", made_of(tiles, points)
     constants = {"N": math.prod(t.n for t in tiles), "PARTS": 2 if split else 1}
@@ -97,24 +139,7 @@ def source(
         constants |= dict(
             zip(("SCALE_INPUT", "SCALE_FILTER"), halvings(tiles, points), strict=True)
         )
-    constants |= {"LOSSES": losses(tiles), "STAGED_THREADS": STAGED_THREADS}
-    first, second = (m.programs for m in made)
-    bt, at = _ends(tiles, points, precision)
-    programs = {"filter_rows": first.G, "filter_columns": second.G}
-    programs |= {"input_rows": bt, "input_columns": second.BT}
-    programs |= {"output_rows": at, "output_columns": second.AT}
-    files = {
-        f"{part.upper()}_FILE": f"{staged(tiles)}{part}.cuh"
-        for part in ("filter", "input", "output")
-    }
-    return unit(
-        f"{name(tiles)} {precision}, points {points}, {config}",
-        constants,
-        programs,
-        ("nested/kernel",),
-        ("filter_rows", "filter_columns") if split else (),
-        files | {"ROWS_FILE": f"rows_{'scaled' if split else 'fixed'}.cuh"},
-    )
+    return constants | {"LOSSES": losses(tiles), "STAGED_THREADS": STAGED_THREADS}
 
 
 def staged(tiles: Pair) -> str:
