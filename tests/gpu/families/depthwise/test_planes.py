@@ -129,7 +129,7 @@ def test_integers_are_exact_and_adjoint() -> None:
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_infinities_and_nan_stay_with_their_plane_and_windows(precision: str) -> None:
-    """Of both directions and filters in each precision; these take turns."""
+    """Both directions and filters take turns, in each precision."""
     problems = (
         layer((2, 6, 16, 3), (3, 3), padding=1),
         layer((1, 12, 8, 2), (11, 11), padding=5),
