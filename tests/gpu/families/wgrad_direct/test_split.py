@@ -195,7 +195,7 @@ STEPS = {"stride": (1, 2)}, {"dilation": (1, 2)}
 @pytest.mark.parametrize(
     ("name", "steps"),
     [(name, {}) for name in adversaries.DATA]
-    + [(name, STEPS[i % 2]) for i, name in enumerate(adversaries.DATA) if i % 3 < 2],
+    + [(name, STEPS[i % 2]) for i, name in enumerate(adversaries.DATA) if i % 3 == 1],
 )
 def test_every_channel_has_the_accuracy_of_fp32(name, steps, execute: Execute) -> None:
     """With what computes it again where split products show a flag."""
