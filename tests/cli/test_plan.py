@@ -102,6 +102,20 @@ def test_strides_and_dilation_are_planned_by_their_phases() -> None:
         assert len(read) == count
 
 
+def test_strided_gradients_have_the_cuda_kernels_plan_too() -> None:
+    """Behind WinRS's of every phase; alone where it has none of a phase, 2 wide in FP16."""
+    asked = *VGG16_2, "--stride", "2", "--padding", "1", "--device", "h200"
+    both = call(*asked).stdout
+    assert both.index("WinRS's plan") < both.index("stride (2, 2)")
+    alone = call(*asked, "--precision", "fp16")
+    assert alone.exit_code == 0
+    assert alone.stdout.startswith("backward_filter x(32, 224, 224, 64)")
+    assert "predicted" in alone.stdout
+    assert "WinRS" not in alone.stdout
+    refused = call(*asked, "--precision", "fp16", "--segments", "2")
+    assert "no fp16 kernel computes a filter 2 wide" in str(refused.exception)
+
+
 @pytest.mark.parametrize("direction", ["forward", "backward-data", "backward-filter"])
 def test_groups_are_planned_and_validated(direction: str) -> None:
     read = json.loads(kernels(direction, *VGG16_2, "--groups", "2", "--json").stdout)

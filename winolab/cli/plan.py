@@ -98,7 +98,8 @@ def backward_filter(
     A call that names algorithm winrs launches it, in FP16 where the filter has a kernel, and what
     that takes by the CUDA kernels' model is said ("cuda_winrs" in JSON). Behind it, in JSON as
     "cuda", the CUDA kernels' own plan; alone, where WinRS's planner has no such precision or an
-    algorithm or a tolerance is named. Strides and dilation give a plan for every phase.
+    algorithm or a tolerance is named. Strides and dilation give a plan for every phase, in JSON
+    those of WinRS alone, and where it has none for one, the CUDA kernels' alone.
 
     For example:
 
@@ -109,36 +110,39 @@ def backward_filter(
     """
     whole = _problem(input, filter, stride, padding, dilation, groups)
     precision = precision_named(precision)
+    of_winrs = bool(segments or picture or all_kernels or points != "best")
+
+    def show_own() -> None:
+        how = algorithm, workspace_limit, tolerance, as_json
+        _show("backward_filter", whole, device, precision, *how)
+
     if algorithm or tolerance or precision not in OF_WINRS:
-        if segments or picture or all_kernels or points != "best":
+        if of_winrs:
             raise ValueError(
                 "--segments, --picture, --all-kernels and --points are WinRS's planner's, which "
                 f"names its algorithm itself and has the precisions {', '.join(OF_WINRS)}; the "
                 "CUDA kernels take them in the algorithm: 'omega:8:3:6@paper;segments=3'"
             )
-        _show(
-            "backward_filter",
-            whole,
-            device,
-            precision,
-            algorithm,
-            workspace_limit,
-            tolerance,
-            as_json,
-        )
+        show_own()
         return
-    plans = [
-        winrs_plan(
-            phase.problem,
-            device,
-            OF_WINRS[precision],
-            points=points,
-            admissible=not all_kernels,
-            segments=segments,
-            workspace_limit=workspace_limit,
-        )
-        for phase in phases(whole)
-    ]
+    try:
+        plans = [
+            winrs_plan(
+                phase.problem,
+                device,
+                OF_WINRS[precision],
+                points=points,
+                admissible=not all_kernels,
+                segments=segments,
+                workspace_limit=workspace_limit,
+            )
+            for phase in phases(whole)
+        ]
+    except ValueError:
+        if whole.unit or of_winrs:
+            raise
+        show_own()  # WinRS has no plan of a phase: of filters 2 wide in FP16, say
+        return
     if not plans:
         raise ValueError(
             f"input {input} leaves nothing to plan; expected outputs whose taps meet inputs"
@@ -153,7 +157,7 @@ def backward_filter(
         workspace_limit=workspace_limit,
     )
     own = run = None
-    if whole.unit and points == "best" and not (all_kernels or segments):
+    if points == "best" and not (all_kernels or segments):
         own = _own(asked)
     if whole.unit and not all_kernels:
         run = _run(replace(asked, algorithm=winrs(points=points, segments=segments)))
