@@ -35,16 +35,14 @@ class Planned(Considered):
         copying = round(1e6 * self.copying, 3)
         return super().to_dict() | {"copied_bytes": dict(self.copied), "copying_us": copying}
 
-    def __str__(self) -> str:
-        if self.copied is None or self.chosen is None:
-            return super().__str__()
-        said = "arrays     channels first, read and written where they lie"
-        if self.copied:
-            *names, last = (name for name, _ in self.copied)
-            names = f"{', '.join(names)} and {last}" if names else last
-            said = f"arrays     channels first: {names} by copies, {1e6 * self.copying:.1f} µs more"
-        plan = str(self.chosen)
-        return super().__str__().replace(plan, f"{plan}\n{said}", 1)
+    def _about(self) -> tuple[str, ...]:
+        if self.copied is None:
+            return ()
+        if not self.copied:
+            return ("arrays     channels first, read and written where they lie",)
+        *names, last = (name for name, _ in self.copied)
+        named = f"{', '.join(names)} and {last}" if names else last
+        return (f"arrays     channels first: {named} by copies, {1e6 * self.copying:.1f} µs more",)
 
     def plot(self, axes: Any = None) -> Any:
         """Bars of the predicted time in µs of the fastest plan of every kernel, on matplotlib's
@@ -66,18 +64,14 @@ def planned(request: Request, options: ConvOptions) -> Planned:
 def _channels_first(found: Planned, options: ConvOptions) -> Planned:
     """The plan and the copies of a call with such arrays: the planner ranks for channels-last ones,
     and another plan may stand in its choice's place (winolab.gpu.planner.memory_order)."""
-    from winolab.arguments.arrays import contiguous
-    from winolab.gpu.runtime.arrays import Described
+    from winolab.gpu.runtime.array_layout import dense
     from winolab.gpu.runtime.planned import PlannedCall
     from winolab.gpu.runtime.resolve import resolve
 
     request = found.request
     first, second = (
-        Described(lies, contiguous(lies), DTYPES[request.precision], 0, True)
-        for lies in (
-            in_layout(shape, options.layout)
-            for shape in shapes(request.direction, request.problem)[:2]
-        )
+        dense(in_layout(shape, options.layout), DTYPES[request.precision])
+        for shape in shapes(request.direction, request.problem)[:2]
     )
     asked = resolve(
         request.direction, request.problem, options, first, second, None, meant=request.device

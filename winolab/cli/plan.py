@@ -157,7 +157,7 @@ def backward_filter(
         workspace_limit=workspace_limit,
     )
     own = run = None
-    if points == "best" and not (all_kernels or segments):
+    if (whole.unit or not as_json) and points == "best" and not (all_kernels or segments):
         own = _own(asked)
     if whole.unit and not all_kernels:
         run = _run(replace(asked, algorithm=winrs(points=points, segments=segments)))

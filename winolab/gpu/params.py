@@ -9,7 +9,7 @@ import ctypes
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct, calcsize
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 POINTER, LONG, INT, FLOAT, MAP = "Q", "q", "i", "f", "128s"  # as struct packs them
 ALIGNMENT = 64  # bytes, of a struct with tensor maps
@@ -179,7 +179,7 @@ class TensorMap:
         box: tuple[int, ...],
         plain: bool = False,
         steps: tuple[int, ...] = (1, 1, 1, 1, 1),
-    ) -> TensorMap:
+    ) -> Self:
         """With strides in elements, ``apart`` of all dimensions but the first; of one whose size is
         1 the stride may be anything.
         """

@@ -15,7 +15,7 @@ from winolab.arguments.words import plural
 from winolab.device import Device
 from winolab.gpu.planner.request import DTYPES, Plan
 from winolab.gpu.runtime import cache, nvrtc
-from winolab.gpu.runtime.array_layout import ArrayLayout
+from winolab.gpu.runtime.array_layout import dense
 from winolab.gpu.runtime.arrays import Described
 from winolab.gpu.runtime.cache.plans import source_of
 from winolab.gpu.runtime.cache.source import Source
@@ -88,15 +88,11 @@ def calls_units(
     if options.layout == "channels_last":
         dtype = DTYPES[str(options.precision)]
         first, second, _ = shapes(direction, problem)
-        a, b = a or _fresh(first, dtype), b or _fresh(second, dtype)
+        a, b = a or dense(first, dtype), b or dense(second, dtype)
     assert a
     assert b
     asked = resolve(direction, problem, options, a, b, None, residual=residual, meant=device)
     return list(dict.fromkeys(_units(asked, kept)))
-
-
-def _fresh(shape: tuple[int, ...], dtype: str) -> Described:
-    return Described(shape, ArrayLayout.fresh(shape).strides, dtype, 0, True)
 
 
 def _units(asked: Resolved, kept: bool) -> Iterator[Unit]:

@@ -80,8 +80,7 @@ class KeptFilters:
         except NoWorkspace:  # beside the filter that is kept, which goes
             if found is w:
                 raise
-            key = direction, arguments, a.shape, a.dtype, a.stride()[1:2] == (1,)
-            self._kept[-1][key] = self.native = held = found = None
+            self._kept[-1][_key(direction, arguments, a)] = self.native = held = found = None
             changed()
         return operators.CALLS[direction](a, w, *arguments)
 
@@ -117,7 +116,7 @@ class KeptFilters:
             filters: dict[Any, Any] = {}
             data = StorageWeakRef(w.untyped_storage())
             self._kept, self.native = (of, weakref.ref(w), data, filters), None
-        key = direction, arguments, a.shape, a.dtype, a.stride()[1:2] == (1,)
+        key = _key(direction, arguments, a)
         found: Any = filters.get(key, filters)
         if found is not filters:
             return found
@@ -135,6 +134,11 @@ class KeptFilters:
             self.native = None
         filters[key] = found
         return found
+
+
+def _key(direction: str, arguments: tuple[Any, ...], a: Tensor) -> tuple[Any, ...]:
+    """Inputs whose filters are kept as one: of the same shape, dtype and memory order."""
+    return direction, arguments, a.shape, a.dtype, a.stride()[1:2] == (1,)
 
 
 def transformed(question: Asked, a: Tensor, w: Tensor) -> Any:

@@ -15,19 +15,14 @@ With them the device model's section is fitted: ``python -m experiments.calibrat
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from statistics import geometric_mean
-from typing import Annotated
 
-import typer
-
-from experiments.measure.layer_rows import Row, key, stored
+from experiments.measure.layer_rows import Row, key
 from experiments.measure.layers import RESULTS, measured
-from experiments.measure.ways.sample import Case, Sample
+from experiments.measure.ways.sample import Case, Sample, run
 from winolab.bench.contenders import digest, unnamed
 from winolab.bench.networks import BatchedLayer, distinct
 from winolab.device import Device
@@ -113,22 +108,11 @@ def times(rows: Iterable[Row]) -> dict[str, float]:
     return found
 
 
-def main(
-    seconds: Annotated[float, typer.Option(help="Time that all of it may take.")] = 300,
-    most: Annotated[int, typer.Option(help="Cases at most.")] = 10**6,
-    again: Annotated[bool, typer.Option("--again", help="Kernels without change, too.")] = False,
-    output: Annotated[Path, typer.Option(help="File of rows.")] = OUTPUT,
-    summary: Annotated[bool, typer.Option("--summary", help="Show ratios, and stop.")] = False,
-) -> None:
-    """Measure what time allows of what is not there yet, or whose pick has changed since."""
-    end = time.monotonic() + seconds
-    if summary:
-        rows = stored(output)
-    else:
-        cublaslt.version()  # who lacks it is told before anything is timed
-        rows = Sample(cases(), plans, AHEAD, rows_of).sitting(output, end, most, again)
-    print("\n".join(summarized(rows)))
+def sample() -> Sample:
+    """What is measured."""
+    cublaslt.version()  # who lacks it is told before anything is timed
+    return Sample(cases(), plans, AHEAD, rows_of)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run(sample, summarized, OUTPUT)

@@ -15,17 +15,12 @@ With them the device model's section is fitted: ``python -m experiments.calibrat
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from statistics import geometric_mean
-from typing import Annotated
 
-import typer
-
-from experiments.measure.layer_rows import Row, key, stored
+from experiments.measure.layer_rows import Row, key
 from experiments.measure.layers import RESULTS
-from experiments.measure.ways.sample import Case, Sample
+from experiments.measure.ways.sample import Case, Sample, run
 from winolab.bench.contenders import unnamed
 from winolab.bench.networks import BatchedLayer, distinct
 from winolab.device import Device, datasheet
@@ -90,19 +85,5 @@ def summarized(rows: Iterable[Row]) -> Iterator[str]:
         )
 
 
-def main(
-    seconds: Annotated[float, typer.Option(help="Time that all of it may take.")] = 300,
-    most: Annotated[int, typer.Option(help="Cases at most.")] = 10**6,
-    again: Annotated[bool, typer.Option("--again", help="Kernels without change, too.")] = False,
-    output: Annotated[Path, typer.Option(help="File of rows.")] = OUTPUT,
-    summary: Annotated[bool, typer.Option("--summary", help="Show ratios, and stop.")] = False,
-) -> None:
-    """Measure what time allows of what is not there yet, or whose pick has changed since."""
-    end = time.monotonic() + seconds
-    sample = None if summary else Sample(cases(), plans, AHEAD)
-    rows = sample.sitting(output, end, most, again) if sample else stored(output)
-    print("\n".join(summarized(rows)))
-
-
 if __name__ == "__main__":
-    typer.run(main)
+    run(lambda: Sample(cases(), plans, AHEAD), summarized, OUTPUT)

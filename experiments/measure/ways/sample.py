@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import repeat
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from experiments.measure.layer_rows import Row, key, latest, shortened, stored
 from experiments.measure.layers import measured, tried
@@ -76,6 +79,27 @@ class Sample:
         rows = latest(stored(output))
         rewrite(output, shortened(rows))
         return rows
+
+
+def run(
+    made: Callable[[], Sample], summarized: Callable[[Iterable[Row]], Iterable[str]], file: Path
+) -> None:
+    """The command that measures what is ``made``, or shows what is ``summarized`` of its rows,
+    which are by default in ``file``."""
+
+    def main(
+        seconds: Annotated[float, typer.Option(help="Time that all of it may take.")] = 300,
+        most: Annotated[int, typer.Option(help="Cases at most.")] = 10**6,
+        again: Annotated[bool, typer.Option("--again", help="Unchanged kernels, too.")] = False,
+        output: Annotated[Path, typer.Option(help="File of rows.")] = file,
+        summary: Annotated[bool, typer.Option("--summary", help="Show ratios, and stop.")] = False,
+    ) -> None:
+        """Measure what time allows of what is not there yet, or whose pick has changed since."""
+        end = time.monotonic() + seconds
+        rows = stored(output) if summary else made().sitting(output, end, most, again)
+        print("\n".join(summarized(rows)))
+
+    typer.run(main)
 
 
 def _planned(plans: Plans, case: Case, device: Device) -> Found:

@@ -19,8 +19,7 @@ from winolab.gpu.planner.planner import plan, usual_limit
 from winolab.gpu.planner.ranking import WORTH
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import smaller
-from winolab.gpu.runtime.array_layout import ArrayLayout
-from winolab.gpu.runtime.arrays import Described
+from winolab.gpu.runtime.array_layout import dense
 from winolab.gpu.runtime.resolve import Resolved, resolve
 from winolab.options import ConvOptions
 from winolab.problem import Problem, shapes
@@ -223,10 +222,7 @@ def large(direction: str, precision: str) -> Resolved:
     """A layer's gradient by moduli, whose workspace is some times its data."""
     first, second, _ = shapes(direction, LAYER)
     dtype = "float32" if precision == "fp32" else "float16"
-    a, b = (
-        Described(shape, ArrayLayout.fresh(shape).strides, dtype, 0, True)
-        for shape in (first, second)
-    )
+    a, b = (dense(shape, dtype) for shape in (first, second))
     return resolve(direction, LAYER, ConvOptions(precision=precision), a, b, None, meant=H100)
 
 

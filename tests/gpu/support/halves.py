@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import ml_dtypes
@@ -72,3 +72,19 @@ def too_far(p: Any, x: np.ndarray, dy: np.ndarray, dw: np.ndarray) -> float:
     # sums of products in [-1, 1) truncated at 2^-24 of their largest, 64 products a chunk
     terms = p.problem.y_shape[0] * np.prod(p.problem.output)
     return error / ((2.0**-22 * terms**0.5 + UNIT[p.out_dtype]) * (exact**2).mean() ** 0.5)
+
+
+def infinity_stays(planned: Callable[[Problem], Any]) -> None:
+    """Infinity and NaN are in no tap where strides pass over them, else in those that meet them, by
+    the plan for FP16 that is made of a problem."""
+    problem = Problem.of((1, 6, 7, 16), (8, 1, 2, 16), stride=(2, 3))
+    rng = np.random.default_rng(2)
+    x, dy = (rng.uniform(-1, 1, s).astype("f2") for s in (problem.x_shape, problem.y_shape))
+    x[:, 1::2], x[:, :, 2::3] = np.nan, np.inf  # which no tap meets
+    p = planned(problem)
+    assert np.isfinite(on_cpu(p, x, dy)).all()
+    x[0, 2, 3, 5] = np.inf
+    dw = on_cpu(p, x, dy)
+    assert not np.isfinite(dw[:, 0, 0, 5]).any()
+    dw[:, 0, 0, 5] = 0
+    assert np.isfinite(dw).all()

@@ -51,6 +51,7 @@ class Considered(ShowsText):
             return "; ".join(self.left_out)
         lines = [
             str(self.chosen),
+            *self._about(),
             f"error      {_error(self.chosen)}",
             "",
             "fastest predicted of every kernel",
@@ -63,6 +64,10 @@ class Considered(ShowsText):
         if self.why:
             lines.append(f"taken is the first: {self.why}")
         return "\n".join(lines + [f"left out: {reason}" for reason in self.left_out])
+
+    def _about(self) -> tuple[str, ...]:
+        """Lines that stand below the plan's."""
+        return ()
 
 
 def considered(request: Request) -> Considered:

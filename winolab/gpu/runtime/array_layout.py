@@ -187,3 +187,8 @@ def _share(one: ArrayLayout, other: ArrayLayout, offset: int, sizes: tuple[int, 
 
     first, second = array(one, BASE, sizes[0]), array(other, BASE + offset, sizes[1])
     return np.may_share_memory(first, second, max_work=PATIENCE)  # pyright: ignore[reportArgumentType]
+
+
+def dense(shape: tuple[int, ...], dtype: str) -> Described:
+    """How a new C-contiguous array lies, on the first device."""
+    return Described(shape, contiguous(shape), dtype, 0, True)

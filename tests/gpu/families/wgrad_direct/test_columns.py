@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.gpu.support.gradients import SHARES, SMALL, asked, shared
-from tests.gpu.support.halves import APART, on_cpu, on_gpu, problems, too_far
+from tests.gpu.support.halves import APART, infinity_stays, on_cpu, on_gpu, problems, too_far
 from winolab.algorithm import Problem
 from winolab.device import H100
 from winolab.gpu.families.wgrad import PARAMS, parts_of
@@ -85,17 +85,7 @@ def test_taps_a_step_apart_share_no_columns() -> None:
 
 
 def test_infinity_where_strides_pass_over_it_is_in_no_tap_and_else_in_those_that_meet_it() -> None:
-    problem = Problem.of((1, 6, 7, 16), (8, 1, 2, 16), stride=(2, 3))
-    rng = np.random.default_rng(2)
-    x, dy = (rng.uniform(-1, 1, s).astype("f2") for s in (problem.x_shape, problem.y_shape))
-    x[:, 1::2], x[:, :, 2::3] = np.nan, np.inf  # which no tap meets
-    p = planned(problem, "fp16", ONE_TAP[0], "float32")
-    assert np.isfinite(on_cpu(p, x, dy)).all()
-    x[0, 2, 3, 5] = np.inf
-    dw = on_cpu(p, x, dy)
-    assert not np.isfinite(dw[:, 0, 0, 5]).any()
-    dw[:, 0, 0, 5] = 0
-    assert np.isfinite(dw).all()
+    infinity_stays(lambda problem: planned(problem, "fp16", ONE_TAP[0], "float32"))
 
 
 def test_parameters_are_as_large_as_the_kernel_declares_them(compiled) -> None:

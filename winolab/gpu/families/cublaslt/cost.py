@@ -58,9 +58,7 @@ def misaligned(plan: Tiling) -> bool:
     """Whether a matrix for Tensor Cores has rows in memory that are no whole vectors."""
     rows, columns, depth = plan.sizes
     in_order = (rows, columns) if plan.gradient else (depth, rows)
-    if (
-        plan.planes
-    ):  # rows of maps are pixels, halves of vectors at least, those of w input channels
+    if plan.planes:  # maps' rows are pixels, of half a vector or more; w's are input channels
         in_order = () if plan.gradient else (plan.problem.in_channels,)
     several = plan.precision != "fp32" and 1 not in plan.sizes
     return several and any(n * ITEMSIZE[plan.dtype] % VECTOR for n in in_order)

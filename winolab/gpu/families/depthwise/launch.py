@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.depthwise.config import RECIPROCAL, Reach, Stage, chunk, vector_stored
 from winolab.gpu.families.depthwise.tiling import Tiling
@@ -155,56 +157,39 @@ def steps(view: View) -> tuple[int, int, int]:
 
 def planes_params(call: Tiling, x: View, w: View, y: View) -> Params:
     """Parameters of planes.cuh."""
-    d, v = call.shape, call.config
-    down, along = Reach.of(d, 1, v.rows, chunk(d)), Reach.of(d, 2, v.columns, d.filter[2])
-    divisors = [divisor(n) for n in (call.strips, call.segments, d.channels)]
     return PLANES.pack(
         x.address,
         w.address,
         y.address,
-        *steps(x),
-        *steps(y),
-        w.strides[0],
-        *w.strides[2:4],
-        *(reciprocal for reciprocal, _ in divisors),
-        *(bits for _, bits in divisors),
-        *d.input[1:],
-        *d.output[1:],
-        call.strips,
-        call.segments,
-        d.channels,
-        down.begin,
-        along.begin - along.begin % v.vector,
-        call.work_tiles,
+        *_arrays_and_tiles(call, x, y, w, (call.strips, call.segments, call.shape.channels)),
     )
 
 
 def filter_planes_params(call: Tiling, x: View, dy: View, dw: View, workspace: int) -> Params:
     """Parameters of filter_planes.cuh."""
-    d, v = call.shape, call.config
-    down, along = Reach.of(d, 1, v.rows, chunk(d)), Reach.of(d, 2, v.columns, d.filter[2])
-    divisors = [divisor(n) for n in (call.strips, call.segments)]
     return FILTER_PLANES.pack(
         x.address,
         dy.address,
         dw.address,
         workspace,
-        *steps(x),
-        *steps(dy),
-        dw.strides[0],
-        *dw.strides[2:4],
-        *(reciprocal for reciprocal, _ in divisors),
-        *(bits for _, bits in divisors),
-        *d.input[1:],
-        *d.output[1:],
-        call.strips,
-        call.segments,
-        d.channels,
-        down.begin,
-        along.begin - along.begin % v.vector,
-        call.work_tiles,
+        *_arrays_and_tiles(call, x, dy, dw, (call.strips, call.segments)),
         call.shares,
     )
+
+
+def _arrays_and_tiles(
+    call: Tiling, x: View, y: View, w: View, divided: tuple[int, ...]
+) -> Iterator[int]:
+    """Parameters that both have: how arrays lie, by what numbers of tiles are divided, the planes'
+    sizes, and where the first tile begins."""
+    d, v = call.shape, call.config
+    down, along = Reach.of(d, 1, v.rows, chunk(d)), Reach.of(d, 2, v.columns, d.filter[2])
+    divisors = [divisor(n) for n in divided]
+    yield from (*steps(x), *steps(y), w.strides[0], *w.strides[2:4])
+    yield from (reciprocal for reciprocal, _ in divisors)
+    yield from (bits for _, bits in divisors)
+    yield from (*d.input[1:], *d.output[1:], call.strips, call.segments, d.channels)
+    yield from (down.begin, along.begin - along.begin % v.vector, call.work_tiles)
 
 
 def divisor(n: int) -> tuple[int, int]:

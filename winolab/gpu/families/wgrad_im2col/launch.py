@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -74,10 +74,7 @@ def _map(
     itemsize = ITEMSIZE[DTYPES[call.precision]]
     sizes = (channels, *size[::-1], call.gradient.batch)
     of = PositionsMap.of(view.address, itemsize, sizes, view.strides[::-1], (CHANNELS, KC, 1, 1, 1))
-    return PositionsMap(
-        of.address, itemsize, sizes, of.strides, of.box,
-        steps=steps, lower=lower, upper=upper, rank=call.rank,
-    )  # fmt: skip
+    return replace(of, steps=steps, lower=lower, upper=upper, rank=call.rank)
 
 
 def _in_vectors(call: Tiling, dw: View) -> bool:
@@ -86,4 +83,4 @@ def _in_vectors(call: Tiling, dw: View) -> bool:
     *steps, last = dw.strides
     counts = (call.gradient.groups * call.gradient.out_channels, *call.gradient.filter)
     apart = [s for s, n in zip(steps, counts, strict=True) if n > 1]
-    return last == 1 and dw.in_vectors(VECTOR, apart, size) and math.prod(counts) > 0
+    return last == 1 and dw.in_vectors(VECTOR, apart, size)
