@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # What programs of ours start: typer's imports would be timed, or the arguments are JSON.
 WORKERS = ("experiments/measure/first_calls/inside.py", "experiments/measure/ways/served.py")
 JSON = "tests/judge/pages/children.py"
-BY_TYPER = re.compile(r"typer\.run\([\w.]+\)|process\.run\(app\)|app\(\)|command\(FITS\)")
+BY_TYPER = re.compile(r"typer\.run\([\w.]+\)|process\.run\(app\)|app\(\)|command\(.*\)")
 BY_ARGPARSE = "sys.exit(main())"
 
 
@@ -58,7 +58,12 @@ def test_every_program_takes_its_words_by_a_parser() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["experiments.report.documents", "papers.winrs_2025.fits", "experiments.report.notebooks"],
+    [
+        "experiments.report.documents",
+        "papers.winrs_2025.fits",
+        "experiments.report.notebooks",
+        "experiments.measure.ways.positions",
+    ],
 )
 def test_help_is_shown_and_nothing_else_is_done(name: str) -> None:
     done = run(name, "--help")

@@ -22,7 +22,7 @@ from statistics import geometric_mean
 
 from experiments.measure.layer_rows import Row, key
 from experiments.measure.layers import RESULTS, measured
-from experiments.measure.ways.sample import Case, Sample, run
+from experiments.measure.ways.sample import Case, Sample, command
 from winolab.bench.contenders import digest, unnamed
 from winolab.bench.networks import BatchedLayer, distinct
 from winolab.device import Device
@@ -115,4 +115,4 @@ def sample() -> Sample:
 
 
 if __name__ == "__main__":
-    run(sample, summarized, OUTPUT)
+    command(sample, summarized, OUTPUT)

@@ -20,7 +20,7 @@ from statistics import geometric_mean
 
 from experiments.measure.layer_rows import Row, key
 from experiments.measure.layers import RESULTS
-from experiments.measure.ways.sample import Case, Sample, run
+from experiments.measure.ways.sample import Case, Sample, command
 from winolab.bench.contenders import unnamed
 from winolab.bench.networks import BatchedLayer, distinct
 from winolab.device import Device, datasheet
@@ -86,4 +86,4 @@ def summarized(rows: Iterable[Row]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    run(lambda: Sample(cases(), plans, AHEAD), summarized, OUTPUT)
+    command(lambda: Sample(cases(), plans, AHEAD), summarized, OUTPUT)

@@ -81,7 +81,7 @@ class Sample:
         return rows
 
 
-def run(
+def command(
     made: Callable[[], Sample], summarized: Callable[[Iterable[Row]], Iterable[str]], file: Path
 ) -> None:
     """The command that measures what is ``made``, or shows what is ``summarized`` of its rows,
