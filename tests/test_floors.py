@@ -42,7 +42,7 @@ ALLOWED = {
 FLOORS = (
     (
         *("algorithm", "arguments", "calls", "device", "kind", "lines", "options"),
-        *("points", "problem", "version"),
+        *("points", "problem", "tile", "version"),
     ),
     ("ref",),
     ("gpu.machine", "gpu.params", "gpu.codegen"),

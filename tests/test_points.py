@@ -24,11 +24,12 @@ from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
 from winolab.measure import Case
 from winolab.points import DIGITS, INFINITY, exact, parse_points, points_for, text_of, tile_of
-from winolab.problem import Problem, Tile
+from winolab.problem import Problem
 from winolab.ref.algorithms.winograd import programs_of
 from winolab.ref.algorithms.winrs.plan import plan as winrs_plan
 from winolab.ref.cost.count import cost
 from winolab.ref.error.metrics import error_ratio
+from winolab.tile import Tile
 
 
 def small(*numbers: int) -> Fraction:

@@ -29,7 +29,8 @@ from winolab.kind import (
     tiles_field,
 )
 from winolab.points import points_for, text_of, tile_of
-from winolab.problem import MAX_ALPHA, Problem, Tile
+from winolab.problem import Problem
+from winolab.tile import MAX_ALPHA, Tile
 
 PointsLike = Any  # a name, a text such as "0,1,-1,inf", or such points one by one
 

@@ -45,6 +45,11 @@ class Device:
         return self.compute_capability >= (9, 0) and self.shared_memory >= 227 << 10
 
     @property
+    def wgmma(self) -> bool:
+        """Whether warpgroups multiply matrices of shared memory: compute capability 9.0 alone."""
+        return self.compute_capability == (9, 0)
+
+    @property
     def early_launches(self) -> bool:
         """Whether a launch may begin before the one before it on the stream ends."""
         return self.compute_capability >= (9, 0)

@@ -15,7 +15,7 @@ from winolab.arguments.values import counted, nearest, whole
 from winolab.arguments.words import agreeing, plural
 from winolab.device import DATASHEETS, datasheet
 from winolab.points import check_served, points_for, shortened, text_of, tile_of
-from winolab.problem import Tile
+from winolab.tile import Tile
 
 MOST = 10**9  # segments, sizes and products that a text may have
 SCALINGS = ("power_of_two", "filter", "l1")

@@ -33,7 +33,7 @@ from winolab.arguments.factors import (
 from winolab.arguments.matrices import NAMES as MATRICES
 from winolab.arguments.matrices import Matrices, is_line
 from winolab.arguments.words import plural
-from winolab.problem import Tile
+from winolab.tile import Tile
 
 __all__ = [
     "DIGITS", "INFINITY", "NAMES", "Factor", "Matrices", "Modulus", "Point", "Tile", "check_served",

@@ -1,4 +1,4 @@
-"""A convolution problem, the shapes of one layer in all three directions; a tile F(n,r)."""
+"""A convolution problem: the shapes of one layer in all three directions."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from winolab.arguments.values import (
     whole,
 )
 from winolab.arguments.words import plural
+from winolab.tile import MAX_ALPHA
 
 Layout = Literal["channels_last", "channels_first"]
 LAYOUTS = get_args(Layout)
@@ -28,60 +29,6 @@ NAMES = {
     "backward_data": ("dy", "w", "dx"),
     "backward_filter": ("x", "dy", "dw"),
 }
-MAX_ALPHA = 32  # inputs of a tile, n + r − 1, at most
-MAX_STATES = 128
-
-
-@dataclass(frozen=True, order=True, repr=False)
-class Tile:
-    """A filtering algorithm F(n, r): n outputs of an r-tap filter (Lavin & Gray, 3).
-
-    ``alpha``: its states, by default n + r − 1, which is minimal; a modulus whose factors are no
-    points has more (winolab.points.tile_of).
-    """
-
-    n: int
-    r: int
-    alpha: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("n", "r", "alpha"):
-            object.__setattr__(self, name, whole(getattr(self, name), f"{name} of a tile F(n, r)"))
-        if self.n < 1 or self.r < 1:
-            raise ValueError(f"F({self.n},{self.r}) needs at least one output and one tap")
-        if self.inputs > MAX_ALPHA:
-            raise ValueError(
-                f"F({self.n},{self.r}) has alpha = n + r - 1 = {self.inputs}; "
-                f"at most {MAX_ALPHA} is supported"
-            )
-        object.__setattr__(self, "alpha", self.alpha or self.inputs)
-        if not self.inputs <= self.alpha <= MAX_STATES:
-            raise ValueError(
-                f"F({self.n},{self.r}) in {plural(self.alpha, 'state')}; expected n + r - 1 = "
-                f"{self.inputs}, or more, to {MAX_STATES}"
-            )
-
-    @property
-    def inputs(self) -> int:
-        """Inputs of a tile, n + r − 1."""
-        return self.n + self.r - 1
-
-    @property
-    def minimal(self) -> bool:
-        """Whether it has as few states as there can be, n + r − 1."""
-        return self.alpha == self.inputs
-
-    @property
-    def exchanged(self) -> Tile:
-        """F(r, n) in as many states."""
-        return Tile(self.r, self.n, self.alpha)
-
-    def __str__(self) -> str:
-        return f"F({self.n},{self.r})"
-
-    def __repr__(self) -> str:
-        states = "" if self.minimal else f", alpha={self.alpha}"
-        return f"Tile(n={self.n}, r={self.r}{states})"
 
 
 @dataclass(frozen=True)
@@ -357,6 +304,17 @@ class Problem:
     def depthwise(self) -> bool:
         """Whether every input channel is a group of its own."""
         return self.groups == self.in_channels
+
+    def told(self, direction: str) -> str:
+        """The problem in a line; what is not said of stride, dilation and groups is 1.
+
+        >>> Problem.of((1, 9, 9, 8), (8, 3, 3, 4), stride=2, groups=2).told("forward")
+        'forward x(1, 9, 9, 8) w(8, 3, 3, 4) padding ((0, 0), (0, 0)) stride (2, 2) groups 2'
+        """
+        text = f"{direction} x{self.x_shape} w{self.w_shape} padding {self.padding}"
+        for name, size in (("stride", self.stride), ("dilation", self.dilation)):
+            text += f" {name} {size}" if {*size} != {1} else ""
+        return text + (f" groups {self.groups}" if self.groups > 1 else "")
 
 
 def shapes(direction: str, problem: Problem) -> tuple[tuple[int, ...], ...]:

@@ -25,13 +25,13 @@ from experiments.harness.facts import ROOT
 from winolab.cli.environment import provenance
 from winolab.lines import Lines
 from winolab.points import text_of, tile_of
-from winolab.problem import MAX_ALPHA
 from winolab.ref.algebra.points import named_points, published
 from winolab.ref.records.frontier import search as searched
 from winolab.ref.records.frontier import structures
 from winolab.ref.records.protocols import PRECISIONS, simulated
 from winolab.ref.records.table import Record, factors
 from winolab.spread import spread
+from winolab.tile import MAX_ALPHA
 
 Row = dict[str, Any]
 ROWS = ROOT / "experiments" / "results" / "records.jsonl"

@@ -11,12 +11,12 @@ from experiments.harness.tables import stored
 from winolab.algorithm import parse_algorithm
 from winolab.arguments.matrices import is_line
 from winolab.points import text_of
-from winolab.problem import MAX_ALPHA
 from winolab.ref.algebra.points import named_points, published
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.records.frontier import structures
 from winolab.ref.records.protocols import PRECISIONS, PROTOCOLS
 from winolab.ref.records.table import Record, every, factors
+from winolab.tile import MAX_ALPHA
 
 TITLE = "# Records"
 WHAT = (

@@ -77,12 +77,6 @@ class Layer:
         }
 
     def __str__(self) -> str:
-        p = self.problem
-        text = f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}"
-        if not p.unit:
-            text += f" stride {p.stride} dilation {p.dilation}"
-        if p.groups > 1:
-            text += f" groups {p.groups}"
         meant = f"{self.algorithm} in {self.run.name}, data {self.data.name}"
         named = "" if self.name == str(self.algorithm) else f"{self.name}: "
-        return f"{text}\n{named}{meant}"
+        return f"{self.problem.told(self.direction)}\n{named}{meant}"

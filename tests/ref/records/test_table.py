@@ -16,13 +16,13 @@ import pytest
 from winolab.gpu.families.gamma.tiles import WIDTHS as MMA
 from winolab.gpu.families.gamma_ffma.plan import WIDTHS as FFMA
 from winolab.points import parse_points, text_of
-from winolab.problem import Tile
 from winolab.ref.algebra.points import as_points, best_table, named_points, published
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.algorithms.winrs.kernels import TILES
 from winolab.ref.error.metrics import noise_gain
 from winolab.ref.records.protocols import PRECISIONS, simulated
 from winolab.ref.records.table import Record, every, factors, records
+from winolab.tile import Tile
 
 WIDTHS = sorted({record.r for record in every()})
 N = range(2, 17)  # of r = 3, in which others published sets

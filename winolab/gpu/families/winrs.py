@@ -149,7 +149,7 @@ class PairPlan(BasePlan):
         threads = self.parts[0].config.threads
         return "\n".join(
             [
-                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                p.told(self.direction),
                 f"kernel     {self.kernel} {self.precision}, points {self.points}, by WinRS's "
                 "planner",
                 *(f"block      {k.config.bi} × {k.config.bo} input × output channels, "

@@ -184,8 +184,8 @@ class PhasedPlan(BasePlan):
         p, sizes = self.problem, [p.plan.predicted for p in self.phases]
         return "\n".join(
             [
-                f"{self.direction} x{p.x_shape} w{p.w_shape} dilation {p.dilation} padding "
-                f"{p.padding}, in {plural(len(self.phases), 'phase')} without; one of them:",
+                p.told(self.direction),
+                f"{plural(len(self.phases), 'phase')} without dilation; one of them:",
                 str(self._first),
                 f"all phases {self.workspace} B workspace, predicted {sum(sizes) * 1e6:.1f} µs",
             ]

@@ -22,7 +22,7 @@ from winolab.ref.arithmetic.split import Scale
 from winolab.ref.error.metrics import ADMISSIBLE, ADMISSIBLE_IN_16_BITS
 
 C = TypeVar("C", bound=KernelConfig)
-LEAST = (8, 0)  # compute capability
+LEAST = (8, 0)  # compute capability: asynchronous copies, mbarriers, mma.sync of BF16 and TF32
 DIRECTIONS = (*CORRELATIONS, "backward_filter")
 # What a caller may ask for -> precisions of families that deliver it.
 PRECISIONS = {
@@ -384,13 +384,14 @@ class Request:
             if (named := getattr(self, name)) not in known:
                 raise ValueError(f"{name} {named!r}; expected one of {', '.join(known)}")
         check(self.problem, self.algorithm)
-        if self.device.compute_capability < LEAST:
-            raise self.unfit(
-                f"the CUDA kernels need {LEAST[0]}.{LEAST[1]} or later; NumPy arrays run on the "
-                "reference"
-            )
+        self.need(
+            self.device.compute_capability >= LEAST,
+            f"the CUDA kernels need {LEAST[0]}.{LEAST[1]} or later; NumPy arrays run on the "
+            "reference",
+        )
 
-    def unfit(self, needs: str) -> ValueError:
-        """What to raise for a device on which a family's kernels cannot run."""
-        major, minor = self.device.compute_capability
-        return ValueError(f"{self.device.name} has compute capability {major}.{minor}; {needs}")
+    def need(self, fits: bool, needed: str) -> None:
+        """Raise ValueError where the device does not fit; ``needed`` says what is needed."""
+        if not fits:
+            major, minor = self.device.compute_capability
+            raise ValueError(f"{self.device.name} has compute capability {major}.{minor}; {needed}")

@@ -327,9 +327,8 @@ def kernels_of(chosen: Plan, index: int) -> Mapping[str, driver.Launchable]:
     """The plan's kernels, of all its units; plan, sources and resources are dumped where
     WINOLAB_DUMP says so."""
     if dumped():  # a plan's text may take its transforms
-        p = chosen.problem
-        of = f"{chosen.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}"
-        name = re.sub(r"\W+", "-", f"{of} {chosen.title}")
+        problem = chosen.problem.told(chosen.direction)
+        name = re.sub(r"\W+", "-", f"{problem} {chosen.title}")
         dump(f"{name}.plan", f"{chosen}\n")
     units = [
         loader.Asked(source_of(unit), unit.title, shared)

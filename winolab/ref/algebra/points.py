@@ -25,7 +25,7 @@ from winolab.points import (
     text_of,
     tile_of,
 )
-from winolab.problem import Tile
+from winolab.tile import Tile
 
 __all__ = ["INFINITY", "NAMES", "Point", "as_points", "best_table", "named_points", "show"]
 

@@ -49,14 +49,6 @@ def test_a_published_kernel_is_the_only_plan_of_its_name(variant: str) -> None:
     assert not any(p.config.overlap or p.config.fused for p in unnamed)
 
 
-@pytest.mark.parametrize("offer", [plans, own_plans])
-def test_devices_without_the_kernels_are_refused(offer) -> None:
-    device = replace(H100, compute_capability=(7, 5))
-    asked = Request(Problem.of((1, 8, 8, 8), (8, 3, 3, 8)), "forward", device, None, "fp32")
-    with pytest.raises(ValueError, match=r"the kernels need 8\.0 or later"):
-        next(iter(offer(asked)))
-
-
 @pytest.mark.parametrize("alpha", CONFIGS)
 def test_every_block_shape_fits_the_kernel_and_the_gpu(alpha) -> None:
     for v in CONFIGS[alpha]:

@@ -132,9 +132,6 @@ def test_slices_of_merged_groups() -> None:
 
 def test_what_cannot_run_is_refused() -> None:
     asked = Request(DENSE, "backward_filter", H100, None, "fp16")
-    old = replace(H100, compute_capability=(7, 5))
-    with pytest.raises(ValueError, match=r"compute capability 7\.5; the kernels need 8\.0"):
-        list(implicit_gemm.plans(replace(asked, device=old)))
     with pytest.raises(ValueError, match="needs something to sum"):
         list(implicit_gemm.plans(replace(asked, problem=replace(DENSE, batch=0))))
     far = layer((1, 5, 5, 8), 8, (3, 3), padding=1, stride=1 << 40)

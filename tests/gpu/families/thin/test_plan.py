@@ -105,9 +105,6 @@ def test_what_is_refused(precision: str) -> None:
     assert offered(problem, "forward", precision, algorithm=gamma(6, 4, 3)) == []
     with pytest.raises(ValueError, match="does not serve 1 group of 3 channels and 24 output"):
         offered(problem, "forward", precision, config=Config("outputs", 8, 1, 2, 3))
-    old = Request(problem, "forward", datasheet("v100"), None, precision)
-    with pytest.raises(ValueError, match=r"compute capability 7\.0; the kernels need 8\.0"):
-        list(thin.plans(old))
     with pytest.raises(ValueError, match="need something to sum"):
         offered(layer((0, 5, 5, 3), 8, (3, 3)), "forward", precision)
 

@@ -80,7 +80,7 @@ class CublasltPlan(Tiling, BasePlan):
         p, (rows, columns, depth) = self.problem, self.sizes
         return "\n".join(
             [
-                f"{self.direction} x{p.x_shape} w{p.w_shape}",
+                p.told(self.direction),
                 f"kernel     {self.kernel} {self.precision}, nothing transformed",
                 f"product    {rows} × {columns} results, sums of {depth}",
                 f"policies   {self.config}",

@@ -29,8 +29,6 @@ from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.request import ITEMSIZE, Request, Sum
 
-ARCHITECTURE = (8, 0)
-
 
 @dataclass(frozen=True)
 class DepthwisePlan(Tiling, BasePlan):
@@ -81,8 +79,7 @@ class DepthwisePlan(Tiling, BasePlan):
         shares = f", {self.shares} shares of the sum" if self.gradient else ""
         return "\n".join(
             [
-                f"{self.direction} x{p.x_shape} w{p.w_shape} stride {p.stride} padding {p.padding} "
-                f"dilation {p.dilation}",
+                p.told(self.direction),
                 f"kernel     {self.kernel} {self.precision}, nothing transformed",
                 f"block      {block}",
                 f"policies   {v}",
@@ -135,8 +132,6 @@ def plans(request: Request) -> Iterator[DepthwisePlan]:
     device, algorithm = request.device, request.algorithm
     if not request.problem.depthwise:  # another family says what is wrong with it
         return
-    if device.compute_capability < ARCHITECTURE:
-        raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
     if algorithm and algorithm.kind != "direct":
         raise ValueError(f"depthwise kernels do not compute {algorithm}")
     d = Depthwise.of(request.problem, request.direction)

@@ -47,8 +47,6 @@ from winolab.gpu.planner.request import (
 )
 from winolab.ref.arithmetic.split import Scale, products
 
-ARCHITECTURE = (9, 0)  # wgmma: no other compute capability has it
-FFMA_ARCHITECTURE = (8, 0)
 VECTOR, SPLIT_VECTOR = 8, 4  # channels of a store; that pixels of split data are aligned to
 
 
@@ -87,10 +85,9 @@ class DirectPlan(Tiling, BasePlan):
         p, v, b = self.problem, self.config, self.box
         row = ", all positions of dense arrays as one row" if self.flat else ""
         workspace = f"{self.workspace} B" if self.workspace else "no"
-        strided = "" if p.unit else f" stride {p.stride} dilation {p.dilation}"
         return "\n".join(
             [
-                f"{self.direction} x{p.x_shape} w{p.w_shape}{strided} padding {p.padding}",
+                p.told(self.direction),
                 f"kernel     {self.kernel} {self.precision}, nothing transformed",
                 f"block      {v.bm} channels × {plural(b.images, 'image')} × {b.height} × "
                 f"{b.width} outputs, {plural(self.step_channels, 'channel')} a step{row}",
@@ -226,8 +223,7 @@ class DirectFfmaPlan(FfmaTiling, BasePlan):
         p = self.problem
         return "\n".join(
             [
-                f"{self.direction} x{p.x_shape} w{p.w_shape} stride {p.stride} dilation "
-                f"{p.dilation} padding {p.padding}",
+                p.told(self.direction),
                 f"kernel     {self.kernel} {self.precision} on FFMA units, nothing transformed",
                 f"policies   {self.config}",
                 f"grid       {plural(self.grid, 'block')} of {FFMA_THREADS} threads",
@@ -265,8 +261,7 @@ class DirectFfmaPlan(FfmaTiling, BasePlan):
 def plans(request: Request) -> Iterator[DirectPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
     device, algorithm = request.device, request.algorithm
-    if device.compute_capability != ARCHITECTURE:
-        raise request.unfit("direct products by wgmma need {}.{}".format(*ARCHITECTURE))
+    request.need(device.wgmma, "direct products by wgmma need 9.0")
     if algorithm and algorithm.kind != "direct":
         raise ValueError(f"direct products do not compute {algorithm}")
     c = counted(request.problem, request.direction)
@@ -289,8 +284,7 @@ def plans(request: Request) -> Iterator[DirectPlan]:
 def split_plans(request: Request) -> Iterator[DirectSplitPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
     device, algorithm = request.device, request.algorithm
-    if device.compute_capability != ARCHITECTURE:
-        raise request.unfit("direct products by wgmma need {}.{}".format(*ARCHITECTURE))
+    request.need(device.wgmma, "direct products by wgmma need 9.0")
     if algorithm and algorithm.kind != "direct":
         return  # others say what computes it
     c = counted(request.problem, request.direction)
@@ -323,8 +317,6 @@ def split_plans(request: Request) -> Iterator[DirectSplitPlan]:
 def ffma_plans(request: Request) -> Iterator[DirectFfmaPlan]:
     """The one plan. Raises ValueError where it cannot run, and says why."""
     device, algorithm, problem = request.device, request.algorithm, request.problem
-    if device.compute_capability < FFMA_ARCHITECTURE:
-        raise request.unfit("the kernels need {}.{} or later".format(*FFMA_ARCHITECTURE))
     if algorithm and algorithm.kind != "direct":
         return  # others say what computes it
     if problem.unit:

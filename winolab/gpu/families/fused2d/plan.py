@@ -24,8 +24,6 @@ from winolab.ref.arithmetic.simulated import FFMA
 
 __all__ = ["Config", "Fused2dPlan", "plans"]
 
-ARCHITECTURE = (9, 0)  # bulk copies
-
 
 @dataclass(frozen=True)
 class Fused2dPlan(Tiling, BasePlan):
@@ -74,7 +72,7 @@ class Fused2dPlan(Tiling, BasePlan):
             block = f"{TILES} input channels, {KC} of {rows} × {columns} tiles an image a stage"
         return "\n".join(
             [
-                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                p.told(self.direction),
                 f"kernel     {self.kernel} {self.precision} on FFMA units, fused, points "
                 f"{self.points}",
                 f"block      {v.bm} channels × {block}",
@@ -134,8 +132,7 @@ def plans(request: Request) -> Iterator[Fused2dPlan]:
     if algorithm and (algorithm.scaling or algorithm.tiles != (tile, tile)):
         raise unserved(algorithm)
     name = "fused F(3×3,2×2)" if gradient else "fused F(2×2,3×3)"
-    if device.compute_capability < ARCHITECTURE:
-        raise request.unfit("the {} needs {}.{} or later".format(name, *ARCHITECTURE))
+    request.need(device.compute_capability >= (9, 0), f"the {name} needs 9.0 or later")
     check_unit(request.problem)
     c = Correlation.of(request.problem, "forward" if gradient else request.direction)
     if c.filter != (1, 3, 3) or c.input[0] != 1 or c.empty or not c.channels:

@@ -97,7 +97,7 @@ class GammaTensorPlan(Tiling, BasePlan, ABC):
         shared = self.shared()[v.entry]
         return "\n".join(
             [
-                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                p.told(self.direction),
                 f"kernel     {self.kernel} {self.precision}, points {self.points}",
                 f"block      {self.block} channels × {plural(v.rows, 'row')} × "
                 f"{plural(v.columns(self.tile), 'tile')}, {KC} channels a stage; "

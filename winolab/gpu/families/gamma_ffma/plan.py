@@ -34,7 +34,6 @@ from winolab.gpu.planner.correlation import Correlation, unserved
 from winolab.gpu.planner.request import FallbackCorrelation, Request
 from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
 
-ARCHITECTURE = (8, 0)  # mbarriers and asynchronous copies
 # Widths r that each alpha serves, Im2col-Winograd's kernels; wider filters run in pieces of r.
 WIDTHS = {4: range(2, 4), 6: range(2, 6), 8: range(2, 8), 16: range(7, 10)}
 
@@ -65,7 +64,7 @@ class GammaFfmaPlan(Tiling, BasePlan):
         shared = v.shared_memory(self.tile.alpha)
         return "\n".join(
             [
-                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                p.told(self.direction),
                 f"kernel     {self.kernel} fp32, points {self.points}",
                 f"block      {v.bm} channels × {plural(v.rows, 'row')} × "
                 f"{plural(v.bt // v.rows, 'tile')}, {v.kc} channels a stage",
@@ -277,9 +276,7 @@ def own_plans(request: Request) -> Iterator[GammaFfmaPlan]:
 
 
 def _asked(request: Request) -> tuple[Correlation, tuple[Tile, ...]]:
-    """What is computed and by which tiles, on a device that has the kernels."""
-    if request.device.compute_capability < ARCHITECTURE:
-        raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
+    """What is computed and by which tiles."""
     correlation = Correlation.of(request.problem, request.direction)
     return correlation, _tiles(correlation, request.algorithm)
 

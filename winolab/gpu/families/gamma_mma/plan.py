@@ -15,9 +15,6 @@ from winolab.gpu.planner.request import Request
 
 __all__ = ["Config", "GammaMmaPlan", "plans"]
 
-OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
-WGMMA = (9, 0)  # has it, and another family for it
-
 
 @dataclass(frozen=True)
 class GammaMmaPlan(Tiling, GammaTensorPlan):
@@ -34,12 +31,8 @@ def plans(request: Request) -> Iterator[GammaMmaPlan]:
 
     Raises ValueError where none can, and says why.
     """
-    capability = request.device.compute_capability
-    if capability < OLDEST:
-        needs = "Γ by mma.sync needs {}.{} or later; precision 'fp32' has others"
-        raise request.unfit(needs.format(*OLDEST))
-    if capability == WGMMA and not request.config:
-        return
+    if request.device.wgmma and not request.config:
+        return  # gamma_wgmma serves it
     yield from map(_timed, offered(GammaMmaPlan, configs, request, WIDTHS))
 
 

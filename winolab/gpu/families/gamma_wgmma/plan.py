@@ -17,8 +17,6 @@ from winolab.gpu.planner.request import Request
 
 __all__ = ["Config", "GammaWgmmaPlan", "plans"]
 
-ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
-
 
 @dataclass(frozen=True)
 class GammaWgmmaPlan(Tiling, GammaTensorPlan):
@@ -42,16 +40,17 @@ class GammaWgmmaPlan(Tiling, GammaTensorPlan):
 
 def plans(request: Request) -> Iterator[GammaWgmmaPlan]:
     """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
-    if request.device.compute_capability != ARCHITECTURE:
-        raise request.unfit("Γ by wgmma needs {}.{}".format(*ARCHITECTURE))
-    yield from promising(GammaWgmmaPlan, _timed, request, math.inf)
+    yield from _promising(request, math.inf)
 
 
 def near(request: Request) -> Iterator[GammaWgmmaPlan]:
     """Those of ``plans`` that can be picked where the request does not say how."""
-    if request.device.compute_capability != ARCHITECTURE:
-        yield from plans(request)  # raises
-    yield from promising(GammaWgmmaPlan, _timed, request, NEAR)
+    yield from _promising(request, NEAR)
+
+
+def _promising(request: Request, near: float) -> Iterator[GammaWgmmaPlan]:
+    request.need(request.device.wgmma, "Γ by wgmma needs 9.0")
+    yield from promising(GammaWgmmaPlan, _timed, request, near)
 
 
 def _timed(plan: GammaWgmmaPlan) -> GammaWgmmaPlan:

@@ -103,12 +103,11 @@ WGMMA_CONFIGS = tuple(
         (64, 64, 4, 4, 3),
     )
 )
-HOPPER = (9, 0)
 
 
 def on_wgmma(device: Device, itemsize: int, vectors: tuple[int, int]) -> bool:
     """Whether wgmma.cuh serves it: an asynchronous copy has two elements of 16 bits at least."""
-    return device.compute_capability == HOPPER and itemsize == 2 and min(vectors) > 1
+    return device.wgmma and itemsize == 2 and min(vectors) > 1
 
 
 def sliced(

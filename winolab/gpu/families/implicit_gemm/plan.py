@@ -34,8 +34,6 @@ from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.request import ITEMSIZE, FallbackLaunches, Request, Sum
 
-ARCHITECTURE = (8, 0)  # mma.sync of TF32, asynchronous copies
-TENSOR_COPIES = (9, 0)  # of families/direct
 TILE = Tile(1, 1)
 FEW = 256  # positions of a gradient, whose blocks have few steps
 DENSE = 8  # channels that other kernels' vectors divide
@@ -83,8 +81,7 @@ class ImplicitGemmPlan(Tiling, BasePlan):
         segments = f" in {plural(self.segments, 'segment')}" if self.gradient else ""
         return "\n".join(
             [
-                f"{self.direction} x{p.x_shape} w{p.w_shape} stride {p.stride} dilation "
-                f"{p.dilation} padding {p.padding}",
+                p.told(self.direction),
                 f"kernel     {self.kernel} {self.precision}, nothing transformed",
                 f"block      {v.bm} × {v.bn} results, {v.bk} deep a step{groups}",
                 f"policies   {v}",
@@ -162,7 +159,7 @@ def librarys(request: Request) -> bool:
 def alone(request: Request) -> bool:
     """Whether no other family has direct products of these 16-bit arrays, forward or backward data:
     those of wgmma need 9.0 and aligned pixels. Unnamed, Γ serves filters of two taps and more."""
-    tensor = request.device.compute_capability == TENSOR_COPIES and request.aligned
+    tensor = request.device.wgmma and request.aligned
     if tensor or ITEMSIZE[request.dtype] != 2 or request.direction not in CORRELATIONS:
         return False
     return request.algorithm is not None or request.problem.filter[-1] == 1
@@ -176,8 +173,6 @@ def plans(request: Request) -> Iterator[ImplicitGemmPlan]:
     needed = wanted(problem, request.direction, request.precision) or alone(request)
     if not config and (not needed or librarys(request)):
         return
-    if device.compute_capability < ARCHITECTURE:
-        raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
     if algorithm and algorithm.kind != "direct":
         return  # others say what computes it
     gradient = request.direction == "backward_filter"

@@ -46,7 +46,6 @@ from winolab.gpu.planner.request import CheckedCorrelation, Request
 from winolab.ref.arithmetic.split import Scale
 from winolab.ref.error.metrics import error_ratio
 
-ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
 OFFERED = 3  # plans whose error is admitted
 PROMISING = 2.0  # times the fewest multiplications of any tiles, for tiles to be considered
 SHARE = 4  # a workspace without a limit takes at most such a part of the device's memory
@@ -82,7 +81,7 @@ class NestedPlan(Tiling, BasePlan):
         transformed = ", ".join(f"{self.sizes[part] >> 20} MiB {part.upper()}" for part in "vmu")
         return "\n".join(
             [
-                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                p.told(self.direction),
                 f"kernel     {self.kernel} {self.precision}, points {self.points}, "
                 f"{plural(math.prod(self.pieces), 'piece')} of the filter",
                 f"block      {self.config.bm} channels × {plural(b.images, 'image')} × "
@@ -170,8 +169,7 @@ def plans(request: Request) -> Iterator[NestedPlan]:
         return  # other families say what they run
     if algorithm and algorithm.scaling:
         raise unserved(algorithm)
-    if device.compute_capability != ARCHITECTURE:
-        raise request.unfit("nested Winograd by wgmma needs {}.{}".format(*ARCHITECTURE))
+    request.need(device.wgmma, "nested Winograd by wgmma needs 9.0")
     c = Correlation.of(request.problem, request.direction)
     if request.problem.ndim < 2 or min(c.filter[1:]) < 2 or c.empty or not c.channels:
         raise ValueError(

@@ -22,8 +22,6 @@ from winolab.gpu.params import MOST, Kernels, View, uncounted
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.request import ITEMSIZE, Request
 
-ARCHITECTURE = (8, 0)
-
 
 @dataclass(frozen=True)
 class ThinPlan(Tiling, BasePlan):
@@ -52,8 +50,7 @@ class ThinPlan(Tiling, BasePlan):
         p, v = self.problem, self.config
         return "\n".join(
             [
-                f"{self.direction} x{p.x_shape} w{p.w_shape} stride {p.stride} padding {p.padding} "
-                f"dilation {p.dilation}",
+                p.told(self.direction),
                 f"kernel     {self.kernel} {self.precision}, nothing transformed",
                 f"block      {v.together} positions × {plural(v.width, 'channel')} on "
                 f"{plural(v.lanes, 'lane')}",
@@ -97,8 +94,6 @@ def plans(request: Request) -> Iterator[ThinPlan]:
         sides = sides[::-1]
     if not config and (problem.groups > 1 or (sides[0] > CHANNELS and sides[1] > OUTPUTS)):
         return  # other families serve it
-    if device.compute_capability < ARCHITECTURE:
-        raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
     if algorithm and algorithm.kind != "direct":
         return  # others say what computes it
     c = counted(problem, request.direction)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from winolab.algorithm import Problem
 from winolab.device import Device
+from winolab.gpu.families.direct_gradients import TILE
 from winolab.gpu.families.reading import read, reading
 from winolab.gpu.families.wgrad import (
     Gradient,
@@ -20,7 +21,7 @@ from winolab.gpu.families.wgrad_direct.config import (
     NarrowConfig,
     SplitConfig,
 )
-from winolab.gpu.families.wgrad_direct.tiling import TILE, ColumnsTiling, NarrowTiling, SplitTiling
+from winolab.gpu.families.wgrad_direct.tiling import ColumnsTiling, NarrowTiling, SplitTiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel
 from winolab.gpu.planner.rates import from_l2, overlapped
 from winolab.gpu.planner.request import ITEMSIZE

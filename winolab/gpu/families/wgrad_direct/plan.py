@@ -8,11 +8,11 @@ leaves.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
-from winolab.algorithm import Tile
 from winolab.arguments.words import plural
+from winolab.gpu.families.direct_gradients import TILE, DirectGradient, fitting
 from winolab.gpu.families.reading import operands, read, reading
 from winolab.gpu.families.wgrad import (
     Gradient,
@@ -42,63 +42,18 @@ from winolab.gpu.families.wgrad_direct.launch import (
     launch_split,
 )
 from winolab.gpu.families.wgrad_direct.source import columns_source, narrow_source, split_source
-from winolab.gpu.families.wgrad_direct.tiling import (
-    TILE,
-    ColumnsTiling,
-    NarrowTiling,
-    SplitTiling,
-    Tiling,
-)
+from winolab.gpu.families.wgrad_direct.tiling import ColumnsTiling, NarrowTiling, SplitTiling
 from winolab.gpu.params import Kernels, View
-from winolab.gpu.planner.base_plan import BasePlan
-from winolab.gpu.planner.correlation import check_reach, check_unit
+from winolab.gpu.planner.correlation import check_unit
 from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.request import Request, Sum
 from winolab.ref.arithmetic import split
 
-ARCHITECTURE = (9, 0)  # wgmma: no other compute capability has it
 VECTOR, SPLIT_VECTOR = 8, 4  # channels of a copy; of a load of split data
 
+PRODUCTS = "direct products without a workspace"
+
 C = TypeVar("C", bound=DirectConfig)
-
-
-@dataclass(frozen=True)
-class DirectGradient(Tiling, BasePlan):
-    """What the plans of all three kernels have."""
-
-    direction: str = field(default="backward_filter", kw_only=True)
-    points: str = field(default="best", kw_only=True)
-    tile: Tile = field(default=TILE, kw_only=True)
-
-    @property
-    def tiles(self) -> tuple[Tile]:
-        """Tiles of the gradient."""
-        return (self.tile,)
-
-    @property
-    def simulated(self) -> str:
-        """What the reference calls this arithmetic."""
-        return f"{self.precision},accumulation=tensor_core:16:2:truncate"
-
-    @property
-    def kernel(self) -> str:
-        """The paper's name of the kernel."""
-        return "Ω2(1,1)"
-
-    def told(self, stage: str, grid: list[str], workspace: int, predicted: float) -> str:
-        """What is printed; ``stage`` says what positions a block sums, ``grid`` who sums which."""
-        p, v = self.problem, self.config
-        return "\n".join(
-            [
-                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
-                f"kernel     {self.kernel} {self.precision}, nothing transformed",
-                f"block      {v.bo} × {v.bi} channels of {plural(v.n, 'tap')}, {stage}",
-                f"policies   {v}",
-                *grid,
-                f"memory     {v.shared_memory} B shared, {workspace} B workspace",
-                f"predicted  {predicted * 1e6:.1f} µs on {self.device.name}",
-            ]
-        )
 
 
 @dataclass(frozen=True)
@@ -125,7 +80,8 @@ class WgradColumnsPlan(ColumnsTiling, DirectGradient):
 
     def __str__(self) -> str:
         grid = told(self.columns, self.shares)
-        return self.told(f"columns of {KC} positions", grid, self.workspace, self.predicted)
+        block = told_block(self.config, f"columns of {KC} positions")
+        return self.told(block, grid)
 
     def source(self) -> str:
         """The translation unit of its two kernels."""
@@ -164,10 +120,10 @@ class WgradNarrowPlan(NarrowTiling, DirectGradient):
         return (Sum(1.0, self.gradient.products / of),)
 
     def __str__(self) -> str:
-        stage = f"{self.config.kc} positions a stage"
+        block = told_block(self.config, f"{self.config.kc} positions a stage")
         blocks, segments = plural(self.blocks, "block"), plural(self.segments, "segment")
         grid = [f"grid       {blocks} in each of {segments}"]
-        return self.told(stage, grid, self.workspace, self.predicted)
+        return self.told(block, grid)
 
     def source(self) -> str:
         """The translation unit of ``winolab_wgrad_direct_narrow`` and ``winolab_reduce``."""
@@ -228,9 +184,14 @@ class WgradSplitPlan(SplitTiling, WgradColumnsPlan):
         launch_split(self, kernels, a, b, out, workspace)
 
 
+def told_block(v: DirectConfig, positions: str) -> str:
+    """What is printed of a block, which has those positions at once."""
+    return f"{v.bo} × {v.bi} channels of {plural(v.n, 'tap')}, {positions}"
+
+
 def columns_plans(request: Request) -> Iterator[WgradColumnsPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
-    g = fitting(request, "direct products", VECTOR)
+    g = fitting(request, PRODUCTS, VECTOR)
     if request.config_of(ColumnsConfig) is None and (apart(g) or g.filter[2] == 1):
         raise ValueError("sums by columns have taps of a filter's row that share columns of x")
     for shape in shapes(request, g, ColumnsConfig, COLUMNS):
@@ -240,7 +201,7 @@ def columns_plans(request: Request) -> Iterator[WgradColumnsPlan]:
 def narrow_plans(request: Request) -> Iterator[WgradNarrowPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
     check_unit(request.problem)
-    g = fitting(request, "direct products", VECTOR)
+    g = fitting(request, PRODUCTS, VECTOR)
     for shape in shapes(request, g, NarrowConfig, NARROW):
         yield _narrow(request, g, shape)
 
@@ -248,29 +209,9 @@ def narrow_plans(request: Request) -> Iterator[WgradNarrowPlan]:
 def split_plans(request: Request) -> Iterator[WgradSplitPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
     otherwise = "; with a workspace omega computes any, precision 'fp32_ffma' without one"
-    g = fitting(request, "direct split products", SPLIT_VECTOR, otherwise)
+    g = fitting(request, f"split {PRODUCTS}", SPLIT_VECTOR, otherwise)
     for shape in shapes(request, g, SplitConfig, SPLIT):
         yield _split(request, g, shape)
-
-
-def fitting(request: Request, products: str, vector: int, otherwise: str = "") -> Gradient:
-    """The gradient of a request that such kernels serve.
-
-    ``products`` names theirs, ``vector`` is the channels that they load at once, ``otherwise`` what
-    serves others. Raises ValueError that says what does not fit.
-    """
-    if request.device.compute_capability != ARCHITECTURE:
-        raise request.unfit(f"{products} without a workspace need wgmma, which is 9.0's{otherwise}")
-    if request.algorithm and request.algorithm.kind != "direct":
-        raise ValueError(f"{products} do not compute {request.algorithm}")
-    check_reach(request.problem)
-    g = Gradient.of(request.problem, unit=False)
-    if not request.aligned or g.channels % vector or g.out_channels % vector:
-        raise ValueError(
-            f"{products} without a workspace need pixels that lie 16-byte aligned and "
-            f"multiples of {vector} channels, not {g.channels} and {g.out_channels}{otherwise}"
-        )
-    return g
 
 
 def shapes(request: Request, g: Gradient, kind: type[C], configs: Iterable[C]) -> Iterator[C]:

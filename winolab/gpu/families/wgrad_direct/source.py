@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.families import scale
+from winolab.gpu.families.direct_gradients import TILE
 from winolab.gpu.families.wgrad import MINIMAL, TYPES
 from winolab.gpu.families.wgrad_direct.chunks import CONSTANTS
 from winolab.gpu.families.wgrad_direct.config import (
@@ -15,7 +16,6 @@ from winolab.gpu.families.wgrad_direct.config import (
     NarrowConfig,
     SplitConfig,
 )
-from winolab.gpu.families.wgrad_direct.tiling import TILE
 from winolab.gpu.planner.request import DTYPES
 from winolab.ref.algebra.transforms import transforms
 

@@ -4,31 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winolab.algorithm import Problem, Tile
-from winolab.device import Device
-from winolab.gpu.families.wgrad import Gradient
+from winolab.gpu.families.direct_gradients import Tiling
 from winolab.gpu.families.wgrad_direct.chunks import Columns, Shares
 from winolab.gpu.families.wgrad_direct.config import DirectConfig, NarrowConfig, SplitConfig
-
-TILE = Tile(1, 1)
-
-
-@dataclass(frozen=True)
-class Tiling:
-    """One call: what is computed, by which config, on what device."""
-
-    problem: Problem
-    gradient: Gradient
-    precision: str
-    out_dtype: str
-    config: DirectConfig
-    device: Device
 
 
 @dataclass(frozen=True)
 class ColumnsTiling(Tiling):
     """A call by columns, which ``shares`` gives to blocks."""
 
+    config: DirectConfig
     columns: Columns
     shares: Shares
 

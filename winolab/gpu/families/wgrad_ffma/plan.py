@@ -34,8 +34,6 @@ from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.request import FallbackLaunches, Request, Sum
 from winolab.ref.algorithms.winrs.kernels import TILES, Kernel
 
-ARCHITECTURE = (8, 0)  # mbarriers
-
 
 @dataclass(frozen=True)
 class WgradFfmaPlan(Tiling, BasePlan):
@@ -71,7 +69,7 @@ class WgradFfmaPlan(Tiling, BasePlan):
         work_tiles = self.blocks * self.segments
         return "\n".join(
             [
-                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                p.told(self.direction),
                 f"kernel     {self.kernel} fp32, points {self.points}",
                 f"block      {v.bi} × {v.bo} input × output channels, {v.kc} units a stage",
                 f"policies   {v}",
@@ -142,14 +140,14 @@ def plans(request: Request) -> Iterator[WgradFfmaPlan | WinrsPlan]:
 
     Raises ValueError where none can, and says why."""
     if request.algorithm and request.algorithm.kind == "winrs":
-        yield _winrs(request, _gradient(request))
+        yield _winrs(request, Gradient.of(request.problem))
     else:
         yield from flat_plans(request)
 
 
 def flat_plans(request: Request) -> Iterator[WgradFfmaPlan]:
     """Every tile and block shape, in segments that are ranges of the flat sum."""
-    gradient = _gradient(request)
+    gradient = Gradient.of(request.problem)
     for tile in tiles(gradient, request.algorithm, (*TILES["fp32"], *_moduli(request))):
         config = request.config_of(Config)
         for pitch in gradient.pitches(tile, config.wrap if config else None):
@@ -171,13 +169,6 @@ def _moduli(request: Request) -> tuple[Tile, ...]:
         f"{algorithm}: on FFMA units tiles with moduli have {states} states, on compute capability "
         "9.0 and 10.0; use precision 'fp32_split', or omega:8:3:6"
     )
-
-
-def _gradient(request: Request) -> Gradient:
-    """What is computed, on a device that has the kernels."""
-    if request.device.compute_capability < ARCHITECTURE:
-        raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
-    return Gradient.of(request.problem)
 
 
 def _shapes(request: Request, g: Gradient, tile: Tile, pitch: int) -> Iterator[Config]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from winolab.algorithm import Tile
 from winolab.arguments.words import plural
-from winolab.gpu.families.wgrad import Gradient
+from winolab.gpu.families.direct_gradients import DirectGradient, fitting
 from winolab.gpu.families.wgrad_im2col import cost, launch
 from winolab.gpu.families.wgrad_im2col.config import (
     CONFIGS,
@@ -24,31 +23,18 @@ from winolab.gpu.families.wgrad_im2col.config import (
 from winolab.gpu.families.wgrad_im2col.source import source
 from winolab.gpu.families.wgrad_im2col.tiling import Tiling
 from winolab.gpu.params import Kernels, View
-from winolab.gpu.planner.base_plan import BasePlan
-from winolab.gpu.planner.correlation import check_reach
 from winolab.gpu.planner.request import Request, Sum
 
-ARCHITECTURE = (9, 0)  # wgmma: no other compute capability has it
 VECTOR = 8  # channels of 16 bytes, as tensor maps have pixels apart
 
 
 @dataclass(frozen=True)
-class WgradIm2colPlan(Tiling, BasePlan):
+class WgradIm2colPlan(Tiling, DirectGradient):
     """One call: what is computed, by which kernel, on what grid, at what cost."""
 
     predicted: float = 0.0  # seconds
 
-    direction = "backward_filter"
-    kernel = "Ω2(1,1)"
-    tile = Tile(1, 1)
-    tiles = (tile,)
-    points = "best"  # as of all plans; there is nothing to interpolate
     workspace = 0
-
-    @property
-    def simulated(self) -> str:
-        """What the reference calls this arithmetic."""
-        return f"{self.precision},accumulation=tensor_core:16:2:truncate"
 
     @property
     def sums(self) -> tuple[Sum, ...]:
@@ -58,19 +44,11 @@ class WgradIm2colPlan(Tiling, BasePlan):
         return (Sum(1.0, max(1.0, self.gradient.products / parts), parts),)
 
     def __str__(self) -> str:
-        p, v = self.problem, self.config
+        v = self.config
         cluster = f", {v.split_k} of a cluster" if v.split_k > 1 else ""
-        return "\n".join(
-            [
-                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
-                f"kernel     {self.kernel} {self.precision}, nothing transformed",
-                f"block      {v.bo} × {v.bi} channels of a tap, {KC} positions a step",
-                f"policies   {v}",
-                f"grid       {plural(self.work_tiles * v.split_k, 'block')}{cluster}",
-                f"memory     {v.shared_memory} B shared, 0 B workspace",
-                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
-            ]
-        )
+        grid = [f"grid       {plural(self.work_tiles * v.split_k, 'block')}{cluster}"]
+        block = f"{v.bo} × {v.bi} channels of a tap, {KC} positions a step"
+        return self.told(block, grid)
 
     def source(self) -> str:
         """The translation unit of the kernel."""
@@ -91,17 +69,7 @@ def plans(request: Request) -> Iterator[WgradIm2colPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
     what = "direct products of copies by position"
     config = request.config_of(Config)
-    if request.device.compute_capability != ARCHITECTURE:
-        raise request.unfit(f"{what} need wgmma, which is 9.0's")
-    if request.algorithm and request.algorithm.kind != "direct":
-        raise ValueError(f"{what} do not compute {request.algorithm}")
-    check_reach(request.problem)
-    g = Gradient.of(request.problem, unit=False)
-    if not request.aligned or g.channels % VECTOR or g.out_channels % VECTOR:
-        raise ValueError(
-            f"{what} need pixels that lie 16-byte aligned and multiples of {VECTOR} channels, not "
-            f"{g.channels} and {g.out_channels}"
-        )
+    g = fitting(request, what, VECTOR)
     if 0 in (g.batch, *g.output):
         raise ValueError(f"{what} need something to sum")
     if config and not config.runs:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from winolab.algorithm import Problem
-from winolab.device import Device
-from winolab.gpu.families.wgrad import Gradient
+from winolab.gpu.families import direct_gradients
 from winolab.gpu.families.wgrad_im2col.config import KC, Config
 from winolab.gpu.params import MOST, MOST_BLOCKS
 
@@ -19,15 +17,10 @@ CORNERS, FARTHEST = {4: 128, 5: 16}, {4: 255, 5: 31}
 
 
 @dataclass(frozen=True)
-class Tiling:
+class Tiling(direct_gradients.Tiling):
     """One filter gradient: what is computed, by which config, on what grid."""
 
-    problem: Problem
-    gradient: Gradient
-    precision: str
-    out_dtype: str
     config: Config
-    device: Device
 
     @property
     def rank(self) -> int:

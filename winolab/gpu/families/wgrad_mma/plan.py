@@ -30,8 +30,6 @@ from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.algorithms.winrs.kernels import TILES, Kernel
 from winolab.ref.error.metrics import error_ratio
 
-ARCHITECTURE = (8, 0)  # mbarriers, m16n8k16
-WGMMA = (9, 0)  # has it, and no other compute capability
 # What a block of eight warps divides; the paper's six are taken without being named.
 NAMED = tuple(t for t in TILES["fp32"] if t != DIRECT)
 PAPER = tuple(t for t in TILES["fp16"] if t != DIRECT)
@@ -75,7 +73,7 @@ class WgradMmaPlan(Tiling, BasePlan):
         work_tiles = self.blocks * self.segments
         return "\n".join(
             [
-                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                p.told(self.direction),
                 f"kernel     {self.kernel} {self.precision}, fused, points {self.points}",
                 f"block      {v.bi} × {v.bo} input × output channels, {v.kc} units a stage",
                 f"policies   {v}",
@@ -147,14 +145,14 @@ def plans(request: Request) -> Iterator[WgradMmaPlan | WinrsMmaPlan]:
     """WinRS's plan where that is named, else ``flat_plans``. Raises ValueError where none can run,
     and says why."""
     if request.algorithm and request.algorithm.kind == "winrs":
-        yield _winrs(request, _gradient(request))
+        yield _winrs(request, Gradient.of(request.problem))
     else:
         yield from flat_plans(request)
 
 
 def flat_plans(request: Request) -> Iterator[WgradMmaPlan]:
     """Every tile and block shape that can run, in segments that are ranges of the flat sum."""
-    algorithm, g = request.algorithm, _gradient(request)
+    algorithm, g = request.algorithm, Gradient.of(request.problem)
     if algorithm and algorithm.kind == "direct":
         raise ValueError("fused omega transforms; direct products have kernels of their own")
     named = algorithm is not None and algorithm.kind == "omega"
@@ -164,13 +162,6 @@ def flat_plans(request: Request) -> Iterator[WgradMmaPlan]:
         shapes = (_fitting(request, g, tile, v) for v in _shapes(request, tile, algorithm))
         for shape in dict.fromkeys(filter(None, shapes)):
             yield from _plans(request, g, tile, shape)
-
-
-def _gradient(request: Request) -> Gradient:
-    """What is computed, on a device that has the kernels."""
-    if request.device.compute_capability < ARCHITECTURE:
-        raise request.unfit("the Tensor Core kernels need {}.{} or later".format(*ARCHITECTURE))
-    return Gradient.of(request.problem)
 
 
 def _winrs(request: Request, g: Gradient) -> WinrsMmaPlan:
@@ -252,7 +243,7 @@ def near(request: Request) -> Iterator[WgradMmaPlan | WinrsMmaPlan]:
     """What can be picked of a request that does not say how: on 9.0, where direct products on wgmma
     are faster than tiles whose error is admitted unasked (docs/notes/042), nothing; a tolerance
     asks for every kernel."""
-    if request.device.compute_capability != WGMMA:
+    if not request.device.wgmma:
         yield from plans(request)
 
 

@@ -21,8 +21,6 @@ from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import check_reach
 from winolab.gpu.planner.request import ITEMSIZE, Request, Sum
 
-ARCHITECTURE = (8, 0)
-
 
 @dataclass(frozen=True)
 class WgradThinPlan(Tiling, BasePlan):
@@ -58,8 +56,7 @@ class WgradThinPlan(Tiling, BasePlan):
         p, v = self.problem, self.config
         return "\n".join(
             [
-                f"{self.direction} x{p.x_shape} w{p.w_shape} stride {p.stride} padding {p.padding} "
-                f"dilation {p.dilation}",
+                p.told(self.direction),
                 f"kernel     {self.kernel} {self.precision}, nothing transformed",
                 f"block      {plural(v.width, 'channel')} of {v.wide} × "
                 f"{plural(v.columns, 'column')}, chunks of {v.together}",
@@ -99,8 +96,6 @@ def plans(request: Request) -> Iterator[WgradThinPlan]:
     fewest = min(problem.in_channels, problem.out_channels)
     if not config and (problem.groups > 1 or fewest > FEW):
         return  # other families serve it
-    if device.compute_capability < ARCHITECTURE:
-        raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
     if algorithm and algorithm.kind != "direct":
         return  # others say what computes it
     check_reach(problem)

@@ -24,8 +24,6 @@ from winolab.gpu.planner.request import Request, Sum
 from winolab.ref.algorithms.winrs.kernels import Kernel
 from winolab.ref.error.metrics import error_ratio
 
-WGMMA = (9, 0)  # has it, and no other compute capability
-OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
 # Minimal tiles whose error ref.error.metrics.error_ratio admits; any other with alpha up to 16 runs
 # where it is named.
 ADMITTED = (
@@ -96,7 +94,7 @@ class WgradWinogradPlan(Tiling, BasePlan):
         p, v, chunk = self.problem, self.config, self.chunks[0]
         return "\n".join(
             [
-                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                p.told(self.direction),
                 f"kernel     {self.kernel} {self.precision}, points {self.points}",
                 f"block      {v.bm} × {v.bn} channels of one state, {v.ks} positions a stage",
                 f"policies   {v}",
@@ -175,11 +173,9 @@ def plans(request: Request) -> Iterator[WgradWinogradPlan]:
 
 
 def _shapes(request: Request, parts: int) -> list[Config]:
-    """The block shapes that the device can run. Raises ValueError where it has no Tensor Cores."""
+    """The block shapes that the device can run."""
     device = request.device
-    if device.compute_capability < OLDEST:
-        raise request.unfit("the Tensor Core kernels need {}.{} or later".format(*OLDEST))
-    shapes = CONFIGS if device.compute_capability == WGMMA else MMA_CONFIGS
+    shapes = CONFIGS if device.wgmma else MMA_CONFIGS
     return [v for v in shapes[parts] if v.shared_memory(parts) <= device.shared_memory]
 
 

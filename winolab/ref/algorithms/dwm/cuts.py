@@ -130,7 +130,7 @@ def cuts(
     balanced: bool = False,
     points: str = "best",
 ) -> Iterator[Cut]:
-    """The cuts of one dimension: output phases, then tap phases, then pieces of at most tile.r.
+    """The cuts of one dimension: output phases, then tap phases, then pieces of at most r taps.
 
     Tiles have the states that they have at the ``points``.
     """
