@@ -219,6 +219,10 @@ class PositionsMap(TensorMap):
     upper: tuple[int, int, int] = (0, 0, 0)
     rank: int = 5
 
+    def __post_init__(self) -> None:
+        if self.rank == 4 and self.sizes[3] != 1:
+            raise ValueError(f"a map of four dimensions has one depth, not {self.sizes[3]}")
+
     _CORNERS = Struct("@6hh")
 
     def described(self) -> bytes:

@@ -132,6 +132,14 @@ def test_what_is_too_large_is_refused() -> None:
         made.launch({}, 0, 0)
 
 
+def test_tiles_end_where_the_kernel_counts() -> None:
+    """Places are 32-bit numbers, up to the end of the last tile."""
+    gaps = ArrayLayout((1, MOST - 64, 1), (2 * MOST, 2, 1), True)
+    made = LayoutCopy.of(gaps, ArrayLayout.fresh(gaps.shape), 4)
+    with pytest.raises(ValueError, match=r"a copy's end along [fg] is .*: split the arrays"):
+        made.launch({}, 0, 0)
+
+
 def test_axes_stay_countable() -> None:
     shape = (1 << 12, 1 << 12, 1 << 12, 4)
     both = ArrayLayout.fresh(shape)

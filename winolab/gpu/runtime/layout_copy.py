@@ -210,9 +210,15 @@ class LayoutCopy:
         residual: int = 0,
     ) -> None:
         """Copy on the current stream, from and to these addresses; ``key``: the kernel's. Raises
-        ValueError for more blocks than CUDA launches."""
-        if self.blocks > MOST:
-            raise uncounted("the number of blocks of a copy", self.blocks)
+        ValueError for more blocks than CUDA launches, and where tiles would end behind what the
+        kernel counts."""
+        for name, count in (
+            ("the number of blocks of a copy", self.blocks),
+            ("a copy's end along f", self.f.size + self.tile[0]),
+            ("a copy's end along g", self.g.size + self.tile[1]),
+        ):
+            if count > MOST:
+                raise uncounted(name, count)
         blocked = (*self.blocked, *(Axis(1, 0, 0),) * (BLOCKED - len(self.blocked)))
         axes = (self.f, self.g, *blocked)
         params = PARAMS.pack(

@@ -25,7 +25,14 @@ from winolab import calls
 from winolab.algorithm import Problem
 from winolab.arguments.epilogue import Activation
 from winolab.gpu import driver
-from winolab.gpu.families.depthwise.config import MOST_CHUNK, Config, planes
+from winolab.gpu.families.depthwise.config import (
+    MOST_CHUNK,
+    MOST_OUTPUTS,
+    REGISTERS,
+    Config,
+    plane_registers,
+    planes,
+)
 from winolab.gpu.families.depthwise.launch import FILTER_PLANES, PLANES, divisor
 from winolab.gpu.families.depthwise.plan import DepthwisePlan
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE
@@ -151,6 +158,25 @@ def test_threads_in_another_order_compute_the_same_bits() -> None:
         p = twins(FLAT["many channels"], direction, "fp32")[-1]
         a, b = operands(p.problem, direction, "fp32")
         assert (on_cpu(p, a, b) == hosted.execute(p, a, b, seed=3)).all()
+
+
+LONG = {
+    "a row of 512 taps": layer((2, 4096, 4), (512,)),
+    "a row of 3,073 taps": layer((2, 4096, 4), (3073,)),
+    "stride 100": layer((2, 800, 4), (100,), stride=100),
+}
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("name", LONG)
+def test_what_does_not_fit_registers_is_none_of_planes(name: str, direction: str) -> None:
+    """Taps and outputs of a thread are unrolled: 512 of a row took the compiler 23 s."""
+    for p in twins(LONG[name], direction, "fp32"):
+        assert p.shape.filter[2] <= MOST_CHUNK or p.config.columns == 1, p.config
+        assert p.config.columns * p.config.rows <= MOST_OUTPUTS[0]
+        assert plane_registers(p.shape, p.config, 4) <= REGISTERS
+    if "taps" in name:
+        assert not twins(LONG[name], direction, "fp32")
 
 
 def test_divisors_are_exact() -> None:

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import winolab
 from tests.gpu.hosted import Guarded, filter_view, loaded, pixels_view
 from tests.gpu.support.gradients import asked
 from tests.gpu.support.halves import APART, CASES, infinity_stays, on_cpu, on_gpu, problems, too_far
 from tests.gpu.support.host_compiler import HostError
 from winolab.algorithm import Problem
+from winolab.gpu import driver
 from winolab.gpu.families.wgrad import Gradient
 from winolab.gpu.families.wgrad_im2col.config import CONFIGS, SHAPES, Config
 from winolab.gpu.families.wgrad_im2col.launch import PARAMS
@@ -100,6 +102,30 @@ def test_nan_of_a_group_reaches_no_other() -> None:
     wrong[8:16, ..., 1] = True  # the second group's second input channel
     wrong[20] = True
     np.testing.assert_array_equal(np.isnan(dw), wrong)
+
+
+@pytest.mark.gpu
+def test_views_have_the_bits_of_copies() -> None:
+    """Maps of every second image, row or pixel, of some channels, of one image or row repeated."""
+    cupy = driver.cupy()
+    rng = np.random.default_rng(5)
+    large = cupy.asarray(rng.standard_normal((6, 24, 42, 56)).astype("float16"))
+    views = {
+        "images": large[::2, :, :, 8:40],
+        "rows": large[:, 1::2, :, 16:48],
+        "pixels": large[:, :, 2::3, :32],
+        "one image": cupy.broadcast_to(large[3, :, :, 8:40], (5, 24, 42, 32)),
+        "one row": cupy.broadcast_to(large[:, :1, :, 8:40], (6, 9, 42, 32)),
+    }
+    for name, x in views.items():
+        problem = Problem.of(x.shape, (40, 3, 3, 32), padding=1, stride=2)
+        dy = cupy.asarray(rng.standard_normal(problem.y_shape).astype("float16"))
+        options = {"padding": 1, "stride": 2, "config": Config(64, 64, 3, 2)}
+        got, copied = (
+            winolab.conv_backward_filter(v, dy, problem.w_shape, **options)
+            for v in (x, cupy.ascontiguousarray(x))
+        )
+        assert bool((got == copied).all()), name
 
 
 def test_parameters_and_shared_memory_are_as_large_as_planned(compiled: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from types import SimpleNamespace
 
 import pytest
@@ -98,6 +99,30 @@ def test_what_root_keeps_for_all_is_taken(tmp_path, monkeypatch, compiler) -> No
     monkeypatch.setattr(cache.os, "getuid", lambda: 1234)
     assert cache.cubin("source", "sm_90a", "k") == first
     assert len(compiler) == 1
+
+
+def test_everyone_may_read_what_is_kept(tmp_path, monkeypatch, compiler) -> None:
+    """Root may fill a folder for all, by an image."""
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))
+    assert stat.S_IMODE(cache.cubin("source", "sm_90a", "k").stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize("error", [PermissionError, FileNotFoundError])
+def test_a_file_that_cannot_be_read_is_compiled_anew(tmp_path, monkeypatch, compiler, error):
+    """One of root's, or that another process removed meanwhile."""
+
+    def closed(path):
+        raise error(13, "no", str(path))
+
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))
+    first = cache.cubin("source", "sm_90a", "k")
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(cache.Path, "read_bytes", closed)
+        assert cache.kept("source", "sm_90a") is None
+        assert cache.cubin("source", "sm_90a", "k") == first
+    assert len(compiler) == 2
+    cache.remove(first)
+    cache.remove(first)  # as another process did
 
 
 def test_a_cache_that_cannot_be_written_names_itself(tmp_path, monkeypatch, compiler) -> None:

@@ -71,7 +71,7 @@ def test_another_process_reads_the_plan_and_knows_its_source(folder, asked, monk
     text = first.source()
     monkeypatch.setattr(type(again), "source", lambda plan: pytest.fail("it is printed"))
     assert plans.source_of(again) == known == plans.Source.of(text)
-    assert {path.stat().st_mode & 0o077 for path in folder.iterdir()} == {0}
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o644}
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp32_ffma", "fp16", "bf16"])

@@ -172,7 +172,8 @@ def ahead(d: Depthwise, v: Config, itemsize: int) -> int:
 
 
 def planes(d: Depthwise, gradient: bool, itemsize: int) -> Iterator[Config]:
-    """Configurations of planes.cuh, and of filter_planes.cuh."""
+    """Configurations of planes.cuh, and of filter_planes.cuh: none of filters whose rows do not fit
+    registers, all of whose taps the compiler unrolls (512 of a row took it 23 s, and spilled)."""
     flat = (d.filter[0], d.input[0], d.output[0], d.padding[0]) == (1, 1, 1, 0)
     if not flat or (gradient and chunk(d) < d.filter[1]):
         return
@@ -187,10 +188,8 @@ def planes(d: Depthwise, gradient: bool, itemsize: int) -> Iterator[Config]:
         along = Reach.of(d, 2, columns, d.filter[2])
         vector = math.gcd(VECTOR // itemsize, d.input[2], along.advance)
         v = Config("planes", 1, vector, columns, rows=rows)
-        small = (columns, rows) in ((1, 1), d.stride[:0:-1])
         most = max(8, MOST_SUMMED // d.taps) if gradient else MOST_OUTPUTS[d.gathered]
-        few = columns * rows <= most
-        if small or (few and plane_registers(d, v, itemsize) <= REGISTERS):
+        if columns * rows <= most and plane_registers(d, v, itemsize) <= REGISTERS:
             yield v
 
 

@@ -26,7 +26,7 @@ class Tiling(direct_gradients.Tiling):
     def rank(self) -> int:
         """Dimensions of the maps: without a depth four, which reach farther."""
         g = self.gradient
-        return 4 if (g.filter[0], g.input[0], g.padding[0]) == (1, 1, 0) else 5
+        return 4 if (g.filter[0], g.input[0], g.output[0], g.padding[0]) == (1, 1, 1, 0) else 5
 
     @property
     def positions(self) -> int:

@@ -83,11 +83,20 @@ def stored(key: str) -> Path | None:
         for place in dict.fromkeys((folder, users_folder())):
             names = os.listdir(place) if place.exists() and own(place) else []
             for path in (place / name for name in names if name.startswith(f"{key}-")):
-                if own(path) and path.stem == f"{key}-{digest(path.read_bytes())}":
+                content = _content(path) if own(path) else None
+                if content is not None and path.stem == f"{key}-{digest(content)}":
                     return path
     except OSError as error:  # a folder that cannot be entered
         raise MachineError(_unusable(folder / key, error)) from error
     return None
+
+
+def _content(path: Path) -> bytes | None:
+    """What a file holds; None where it is root's alone, or another process has just removed it."""
+    try:
+        return path.read_bytes()
+    except (PermissionError, FileNotFoundError):
+        return None
 
 
 def own(path: Path) -> bool:
@@ -153,6 +162,7 @@ def write(path: Path, data: bytes) -> None:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
+            Path(name).chmod(0o644)  # of mkstemp's, no other user may read what root keeps for all
             Path(name).replace(path)
         except BaseException:  # an interrupt, too
             Path(name).unlink()
@@ -164,7 +174,7 @@ def write(path: Path, data: bytes) -> None:
 def remove(path: Path) -> None:
     """Delete a file. Raises as ``cubin``."""
     try:
-        path.unlink()
+        path.unlink(missing_ok=True)
     except OSError as error:
         raise MachineError(_unusable(path, error)) from error
 
