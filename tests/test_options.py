@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -93,6 +94,15 @@ def test_equal_questions_are_one_object_and_equal_numbers_of_other_types_are_not
     assert convolution("backward_data", *arguments.values()) is not asked
     assert arguments[name] == equal
     assert convolution("forward", *(arguments | {name: equal}).values()) is not asked
+
+
+def test_a_wrong_scale_leaves_nothing_for_the_right_one() -> None:
+    """Each equals the next, and has its hash."""
+    wrong, how = (Fraction(4), np.float32(4), 4.0, complex(4)), {"layout": "channels_last"}
+    asked = [convolution("forward", None, 1, 1, 1, 1, **how, scale=s) for s in (*wrong, 4)]
+    assert len({*wrong, 4}) == 1
+    assert not any(each is asked[-1] for each in asked[:-1])
+    assert type(asked[-1].options.scale) is int
 
 
 def test_lists_of_sizes_ask_what_tuples_do_and_a_call_is_kept() -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from numbers import Number
+from types import NoneType
 from typing import Any, Literal, get_args
 
 from winolab.algorithm import Algorithm, parse_algorithm
@@ -164,7 +166,7 @@ def convolution(
         and (type(padding) is int or (type(padding) is tuple and {*map(type, padding)} == INTS))
         and (result_shape is None or {*map(type, result_shape)} == INTS)
         and (type(scale) is not tuple or {*map(type, scale)} == INTS)
-        and not isinstance(scale, float)
+        and (type(scale) in (NoneType, int, str) or not isinstance(scale, Number))
         and (output_padding is None or type(output_padding) is int)
         and (tolerance is None or type(tolerance) in (float, str))
     ):

@@ -6,7 +6,7 @@ Small integers make every sum exact, of direct products and of F(2,3), whatever 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -159,6 +159,19 @@ def test_what_cannot_be_served_is_refused_in_a_line() -> None:
             with pytest.raises(kind, match=said) as found:
                 call(a, b, (1, 1), ((1, 1), (1, 1)), **how)
             assert "\n" not in str(found.value).partition("\n-----")[0]  # JAX's of tracebacks
+
+
+def test_integers_of_numpy_s_are_integers() -> None:
+    """XLA's call holds a text, without place for NumPy's; what equals them was refused, too."""
+    x, w = jnp.ones((2, 4, 5, 5)), jnp.ones((4, 2, 3, 3))
+    for two in (np.int64(2), 2):
+        how = {"feature_group_count": two, "workspace_limit": two << 20, "algorithm": "direct"}
+        assert conv_general_dilated(x, w, (1, 1), "SAME", **how).shape == (2, 4, 5, 5)
+        how = {"batch_group_count": two, "algorithm": "direct"}
+        assert conv_general_dilated(x[:, :2], w, (1, 1), "SAME", **how).shape == (1, 4, 5, 5)
+    for name in ("feature_group_count", "batch_group_count", "workspace_limit"):
+        with pytest.raises(TypeError, match=f"^{name} is 2.0; expected an integer$"):
+            conv_general_dilated(x, w, (1, 1), "SAME", **{name: cast(Any, 2.0)})
 
 
 def test_what_only_data_tells_is_said_as_it_runs() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from winolab.algorithm import parse_algorithm
 from winolab.arguments.arrays import PRECISION_OF_DTYPE, precision_named
 from winolab.arguments.tolerance import Tolerance
+from winolab.arguments.values import whole
 from winolab.options import ConvOptions
 from winolab.problem import NAMES, Problem
 
@@ -108,7 +109,7 @@ class Asked:
         )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096, typed=True)
 def options_of(
     algorithm: Any, precision: Any, tolerance: Any, workspace_limit: Any
 ) -> dict[str, Any]:
@@ -120,6 +121,8 @@ def options_of(
         precision = str(precision)
     if tolerance is not None:
         tolerance = str(Tolerance.of(tolerance))
+    if workspace_limit is not None:
+        workspace_limit = whole(workspace_limit, "workspace_limit")
     found = {
         "algorithm": algorithm,
         "precision": precision,

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from winolab.algorithm import Algorithm
+from winolab.arguments.values import whole
 from winolab.jax.asked import Asked, check_dtype, options_of
 from winolab.jax.primitives import convolve
 
@@ -60,6 +61,8 @@ def conv_general_dilated(
     if preferred_element_type is not None:
         check_dtype("preferred_element_type", jnp.dtype(preferred_element_type).name)
     options = options_of(algorithm, _named(precision), tolerance, workspace_limit)
+    feature_group_count = whole(feature_group_count, "feature_group_count")  # in a text: no NumPy's
+    batch_group_count = whole(batch_group_count, "batch_group_count")
 
     def shaped(a: Any, b: Any) -> Any:
         return lax.conv_general_dilated(
