@@ -18,7 +18,7 @@ from torch.compiler import is_dynamo_compiling
 
 from winolab.arguments.arrays import PRECISION_OF_DTYPE
 from winolab.arguments.tolerance import USUAL_TOLERANCE
-from winolab.arguments.values import one_or_each
+from winolab.arguments.values import one_or_each, whole
 from winolab.arguments.words import plural
 from winolab.options import INTS, Convolution, ConvOptions, Geometry
 from winolab.problem import NAMES, Problem
@@ -59,6 +59,29 @@ SCHEMA = (
 )
 
 
+class NoInputs(Problem):
+    """One whose x has size 0 somewhere. As in torch.nn.functional, y has the sizes that its padding
+    makes, where winolab.conv_forward has 0."""
+
+    @classmethod
+    def checked(cls, given: Problem) -> NoInputs:
+        """The same. Raises ValueError unless padding makes outputs, and of no images."""
+        found = cls(**{f.name: getattr(given, f.name) for f in fields(given)})
+        for d, (size, made) in enumerate(zip(found.input, found.output, strict=True)):
+            if size == 0 and (made == 0 or (found.batch and found.in_channels)):
+                instead = ", or no images" if made else ""
+                raise ValueError(
+                    f"x has size 0 in spatial dimension {d}; expected at least 1{instead}"
+                )
+        return found
+
+    @property
+    def output(self) -> tuple[int, ...]:
+        """Output sizes."""
+        ends = zip(self.input, self.extent, self.stride, self.padding, strict=True)
+        return tuple((i + lo + hi - e) // s + 1 for i, e, s, (lo, hi) in ends)
+
+
 @dataclass(frozen=True, eq=False)
 class Asked(Convolution):
     """A convolution as an operator is asked for it, its padding negative where need be."""
@@ -71,16 +94,18 @@ class Asked(Convolution):
             "backward_data": (g.result_shape, b_shape),
             "backward_filter": (a_shape, g.result_shape),
         }[self.direction]
-        whole = tuple((max(0, low), max(0, high)) for low, high in g.padding)
+        ends = tuple((max(0, low), max(0, high)) for low, high in g.padding)
         found = Problem.of(
             *shapes,
             stride=g.stride,
-            padding=whole,
+            padding=ends,
             dilation=g.dilation,
             groups=g.groups,
             layout="channels_first",
         )
-        found = found if whole == g.padding else replace(found, padding=g.padding)
+        found = found if ends == g.padding else replace(found, padding=g.padding)
+        if 0 in found.input:
+            found = NoInputs.checked(found)
         dy = {"backward_data": a_shape, "backward_filter": b_shape}.get(self.direction)
         expected = (found.batch, found.out_channels, *found.output)
         if dy is not None and tuple(dy) != expected:
@@ -100,12 +125,23 @@ def asked(
 ) -> Asked:
     """The same object for the same arguments; options are those of ``Options``, in its order.
 
-    Raises as ConvOptions.checked.
+    Raises as ConvOptions.checked, TypeError for sizes that are no integers: 1.0 equals 1, which
+    would find what was made of it.
     """
     o = Options(*options)
+
+    def exact(name: str, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(whole(size, name) for size in sizes)
+
     return Asked(
         direction,
-        Geometry(result_shape, stride, pairs(padding), dilation, groups),
+        Geometry(
+            None if result_shape is None else exact("a size of the result", result_shape),
+            exact("stride", stride),
+            pairs(exact("padding", padding)),
+            exact("dilation", dilation),
+            whole(groups, "groups"),
+        ),
         ConvOptions(
             "channels_first",
             o.algorithm,
@@ -143,6 +179,11 @@ def check_tensors(direction: str, a: torch.Tensor, b: torch.Tensor) -> None:
         raise TypeError(f"{first} has dtype {a.dtype} and {second} {b.dtype}; convert one of them")
     if a.device != b.device:
         raise ValueError(f"{first} is on {a.device} and {second} on {b.device}; move one of them")
+
+
+def group_count(groups: Any) -> Any:
+    """The groups, symbolic or not. Raises TypeError for what is no integer."""
+    return groups if isinstance(groups, torch.SymInt) else whole(groups, "groups")
 
 
 def plain_sizes(ndim: int, *sizes: Any) -> bool:

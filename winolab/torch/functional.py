@@ -15,7 +15,7 @@ from winolab.arguments.words import plural, type_of
 from winolab.gpu.runtime.smaller import changes
 from winolab.problem import Direction
 from winolab.torch import operators
-from winolab.torch.asked import Sizes, kept_geometry, plain_sizes, read_geometry
+from winolab.torch.asked import Sizes, group_count, kept_geometry, plain_sizes, read_geometry
 from winolab.torch.asked import sizes as sizes_of
 
 # torch.fx.symbolic_trace records these two and looks no further.
@@ -246,6 +246,8 @@ def correlate(
     ``through`` False is the operator, True the operator for every image alone.
     """
     x = _batch(input, weight, ndim)
+    if type(groups) is not int:
+        groups = group_count(groups)
     if not plain_sizes(ndim, stride, padding, dilation):
         strides, ends, dilations = read_geometry(ndim, stride, padding, dilation, weight.shape[2:])
     elif type(padding) is str:
@@ -275,6 +277,8 @@ def transpose(
 ) -> Tensor:
     """A transposed convolution in ``ndim`` dimensions."""
     dy = _batch(input, weight, ndim)
+    if type(groups) is not int:
+        groups = group_count(groups)
     strides = sizes_of(stride, ndim, "stride", 1)
     dilations = sizes_of(dilation, ndim, "dilation", 1)
     paddings = sizes_of(padding, ndim, "padding", 0)

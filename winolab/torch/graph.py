@@ -19,10 +19,10 @@ from winolab.arguments.epilogue import Activation, check_dtype, check_shapes
 from winolab.arguments.words import type_of, with_article
 from winolab.gpu.runtime.arrays import TORCH
 from winolab.options import Convolution, ConvOptions
-from winolab.problem import NAMES, in_layout
+from winolab.problem import NAMES, in_layout, shapes
 from winolab.ref import epilogue as reference
 from winolab.ref.arithmetic.split import Scale
-from winolab.torch.asked import Options
+from winolab.torch.asked import Options, check_tensors
 from winolab.torch.operators import CALLS
 
 INSTEAD = "detach it, or call under torch.no_grad()"
@@ -78,6 +78,8 @@ def convolve(
             raise TypeError(f"{name} is {type_of(value)}; expected a torch tensor like the other")
     found = _arguments if asked.unique else _arguments.__wrapped__
     last, arguments = found(asked, tuple(a.shape), tuple(b.shape), a.device.type == "cpu")
+    if arguments is None:
+        return followed(_nothing(asked, a, b), bias, residual, asked.options.checked())
     if last:
         a, b = a.movedim(-1, 1), b.movedim(-1, 1)
     if torch.is_autocast_enabled(a.device.type):  # dtypes are those that were given
@@ -91,19 +93,32 @@ def convolve(
     return y
 
 
+def _nothing(asked: Convolution, a: Tensor, b: Tensor) -> Tensor:
+    """What is left of an x that has size 0: no elements, or a filter's gradient of zeros."""
+    check_tensors(asked.direction, a, b)
+    options = asked.options.checked()
+    problem = asked.problem(tuple(a.shape), tuple(b.shape))
+    shape = in_layout(shapes(asked.direction, problem)[2], options.layout)
+    dtype = a.dtype if options.out_dtype is None else _dtype(options.out_dtype)
+    return (a.sum() + b.sum()).to(dtype).expand(shape).clone()
+
+
 @lru_cache(maxsize=4096)
 def _arguments(
     asked: Convolution, a_shape: tuple[int, ...], b_shape: tuple[int, ...], on_cpu: bool
-) -> tuple[bool, tuple[Any, ...]]:
-    """Whether channels are last, and the operator's arguments behind the operands."""
+) -> tuple[bool, tuple[Any, ...] | None]:
+    """Whether channels are last, and the operator's arguments behind the operands; None where x has
+    size 0 somewhere, for which operators have other shapes."""
     options, direction = asked.options.checked(), asked.direction
     problem, tolerance = asked.problem(a_shape, b_shape), options.tolerance
+    if 0 in problem.input:
+        return options.layout == "channels_last", None
     algorithm = options.algorithm or ("direct" if on_cpu and not tolerance else None)
     wanted = options.out_dtype
     how = Options(
         algorithm=algorithm and str(algorithm),
         precision=getattr(options.precision, "name", options.precision),
-        out_dtype=None if wanted is None else getattr(torch, dtype_of(wanted).name),
+        out_dtype=None if wanted is None else _dtype(wanted),
         workspace_limit=options.workspace_limit,
         on_range=options.on_range,
         scale=None if options.scale is None else str(Scale.of_caller(options.scale)),
@@ -140,6 +155,10 @@ def followed(y: Tensor, bias: Any, residual: Any, options: ConvOptions) -> Tenso
     if activation.kind == "leaky_relu":
         return torch.nn.functional.leaky_relu(y, activation.slope)
     return Silu.apply(y)  # pyright: ignore[reportReturnType]
+
+
+def _dtype(wanted: Any) -> torch.dtype:
+    return getattr(torch, dtype_of(wanted).name)
 
 
 def _name(tensor: Tensor) -> str:
