@@ -105,7 +105,7 @@ def accuracy(
     dilation: Sizes = 1,
     groups: int = 1,
     layout: Layout = "channels_last",
-    precision: str | DtypeLike | Arithmetic = "fp32",
+    precision: str | DtypeLike | Arithmetic | None = "fp32",
     data: DataLike = "u11",
     sample: int | None = None,
     seed: int = 0,

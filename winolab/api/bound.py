@@ -90,7 +90,7 @@ def bound(
     dilation: Sizes = 1,
     groups: int = 1,
     layout: Layout = "channels_last",
-    precision: str | DtypeLike | Arithmetic = "fp32",
+    precision: str | DtypeLike | Arithmetic | None = "fp32",
     data: DataLike = "u11",
 ) -> Bound:
     """What no rounding error of an algorithm exceeds, proven, before anything runs.

@@ -8,7 +8,7 @@ from typing import Any
 
 from winolab.algorithm import Algorithm, direct, parse_algorithm
 from winolab.api import picture
-from winolab.arguments.arrays import DtypeLike, precision_named
+from winolab.arguments.arrays import DtypeLike, precision_of_shapes
 from winolab.arguments.values import Padding, Sizes, whole
 from winolab.kind import ShowsText
 from winolab.problem import Direction, Layout, Problem
@@ -98,16 +98,16 @@ def cost(
     dilation: Sizes = 1,
     groups: int = 1,
     layout: Layout = "channels_last",
-    precision: str | DtypeLike | Arithmetic = "fp32",
+    precision: str | DtypeLike | Arithmetic | None = "fp32",
     levels: int = 0,
     compare: bool = False,
 ) -> Costs:
     """What algorithms cost for a layer, counted before anything runs.
 
     ``algorithm`` is one or several, None is direct; ``compare`` adds the usual ones of every kind
-    and ranks all, the cheapest first. ``precision`` says how wide a number is in memory; ``levels``
-    of Strassen halve the products' sizes. The other arguments are those of
-    :func:`winolab.predict`.
+    and ranks all, the cheapest first. ``precision``, None is fp32, says how wide a number
+    is in memory; ``levels`` of Strassen halve the products' sizes. The other arguments are those
+    of :func:`winolab.predict`.
 
     The result prints, ``to_dict()`` has it as JSON has it, ``plot()`` draws the operations.
 
@@ -131,7 +131,7 @@ def cost(
         [algorithm] if algorithm is None or isinstance(algorithm, str | Algorithm) else algorithm
     )
     chosen = [direct() if each is None else parse_algorithm(each) for each in named]
-    width = _bytes(arithmetic_of(precision_named(precision)))
+    width = _bytes(arithmetic_of(precision_of_shapes(precision)))
     return of_problem(problem, chosen, direction, width, levels, compare)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from winolab.algorithm import Algorithm, direct, parse_algorithm
 from winolab.api.data import Data
 from winolab.api.peers import peer
-from winolab.arguments.arrays import precision_named
+from winolab.arguments.arrays import precision_of_shapes
 from winolab.arguments.shapes import nonempty
 from winolab.problem import Problem, check_layout
 from winolab.ref.arithmetic.simulated import Arithmetic, summed
@@ -47,7 +47,7 @@ class Layer:
         check_layout(geometry["layout"])
         problem = nonempty(Problem.of(input_shape, filter_shape, **geometry))
         known(direction)
-        precision, name = precision_named(precision), None
+        precision, name = precision_of_shapes(precision), None
         if isinstance(algorithm, str) and isinstance(precision, str):
             found = peer(algorithm, problem, direction, precision)
             if found:

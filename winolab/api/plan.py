@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from winolab.algorithm import Algorithm
-from winolab.arguments.arrays import DtypeLike
+from winolab.arguments.arrays import DtypeLike, precision_of_shapes
 from winolab.arguments.shapes import nonempty
 from winolab.arguments.values import Padding, Sizes
 from winolab.device import Device, datasheet
@@ -28,7 +28,7 @@ def plan(
     dilation: Sizes = 1,
     groups: int = 1,
     layout: Layout = "channels_last",
-    precision: str | DtypeLike = "fp32",
+    precision: str | DtypeLike | None = "fp32",
     device: str | Device = "h100",
     workspace_limit: int | None = None,
     tolerance: float | str | None = None,
@@ -39,9 +39,10 @@ def plan(
     "forward", "backward_data" or "backward_filter". The arrays are taken to be aligned and dense in
     that memory order: of channels-first ones the answer says which are copied, or that kernels read
     them where they lie. ``precision`` is "fp32", "fp32_ffma", "fp32_split", "fp16", "bf16", or, of
-    16-bit arrays in FP32 arithmetic, "fp16_ffma" or "bf16_ffma", or a dtype; ``device`` is a name
-    of ``winolab devices`` or a Device; ``workspace_limit`` is in bytes; ``tolerance`` counts for
-    data uniform on [-1, 1]. The other arguments are those of :func:`winolab.conv_forward`.
+    16-bit arrays in FP32 arithmetic, "fp16_ffma" or "bf16_ffma", or a dtype; None is "fp32".
+    ``device`` is a name of ``winolab devices`` or a Device; ``workspace_limit`` is in bytes;
+    ``tolerance`` counts for data uniform on [-1, 1]. The other arguments are those of
+    :func:`winolab.conv_forward`.
 
     The result prints, ``plot()`` draws it, and ``to_dict()`` has it as JSON has: kernel, config,
     workspace in bytes, predicted time in µs and relative RMS error of the plan and of the fastest
@@ -59,7 +60,11 @@ def plan(
     from winolab.gpu.planner.request import Request
 
     asked = ConvOptions(
-        layout, algorithm, precision, workspace_limit=workspace_limit, tolerance=tolerance
+        layout,
+        algorithm,
+        precision_of_shapes(precision),
+        workspace_limit=workspace_limit,
+        tolerance=tolerance,
     ).checked()
     whole = Problem.of(
         input_shape,

@@ -134,7 +134,7 @@ def predict(
     dilation: Sizes = 1,
     groups: int = 1,
     layout: Layout = "channels_last",
-    precision: str | DtypeLike | Arithmetic = "fp32",
+    precision: str | DtypeLike | Arithmetic | None = "fp32",
     data: DataLike = "u11",
 ) -> Predicted:
     """The rounding errors that an algorithm is expected to make, before anything runs.
@@ -143,7 +143,7 @@ def predict(
     ``algorithm`` is one of ours, or another library's by its name there
     ("miopen:ConvBinWinogradRxSf2x3g1", "cudnn:winograd_nonfused", "acl:winograd",
     "onednn:jit_wino_4x3"), or its tile, "F(4x4,3x3)"; None is direct. ``precision`` is any
-    arithmetic of the reference, and may state formats and the order of sums:
+    arithmetic of the reference, None is fp32, and may state formats and the order of sums:
     "fp16,transform=fp16,accumulate=fp16,accumulation=pairwise".
 
     ``data`` is a name (u12, u01, u11, normal, relu, wide), the direction's two operands as arrays,

@@ -223,7 +223,7 @@ def tolerance(
     dilation: Sizes = 1,
     groups: int = 1,
     layout: Layout = "channels_last",
-    precision: str | DtypeLike | Arithmetic = "fp32",
+    precision: str | DtypeLike | Arithmetic | None = "fp32",
     data: DataLike = "u11",
     confidence: float = 0.999,
     out_dtype: Any = None,

@@ -48,6 +48,11 @@ def precision_named(precision: Any) -> Any:
     return PRECISION_OF_DTYPE.get(dtype, name) + at + architecture + comma + fields
 
 
+def precision_of_shapes(precision: Any) -> Any:
+    """The same, where there are shapes alone: None, which means the dtype of arrays, is fp32."""
+    return precision_named("fp32" if precision is None else precision)
+
+
 def _is_scalar(value: Any) -> bool:
     """Whether it is a scalar type of NumPy, as np.float32."""
     return isinstance(value, type) and issubclass(value, np.generic)
