@@ -28,6 +28,7 @@ from winolab.ref.arithmetic.exact import MOST_BITS
 from winolab.ref.arithmetic.formats import FORMATS
 from winolab.ref.arithmetic.simulated import Arithmetic, Float, Mp, arithmetic, summed
 from winolab.ref.error.bounds import Magnitude, bound
+from winolab.ref.error.expected import expected
 from winolab.ref.error.metrics import compare
 from winolab.ref.error.predict import Moments, Prediction, predict
 from winolab.ref.error.proven import proven
@@ -179,7 +180,7 @@ class Case:
 
     @property
     def _tiled(self) -> bool:
-        """Whether the tiled engine computes it, which has samples, bounds and predictions."""
+        """Whether the tiled engine computes it, which has samples and typed constants."""
         return ENGINES[self._algorithm.kind].TILED
 
     @property
@@ -236,23 +237,18 @@ class Case:
 
     def _prediction(self, x: np.ndarray, w: np.ndarray) -> Prediction:
         """What the model expects of such data, whose moments some of the elements tell."""
-        if not self._tiled or isinstance(self._arithmetic, Single):
+        if isinstance(self._arithmetic, Single):
             return Prediction(math.nan, math.nan, math.nan, {})
         if not x.size:
             return Prediction(0.0, 0.0, 0.0, {})
+        how = (self.problem, self._algorithm, self._arithmetic)
+        if not self._tiled:
+            return expected(x, w, *how, direction=self.direction)
         first, second = (
             replace(Moments.of(v.reshape(-1)[:MOMENTS]), peak=float(max(v.max(), -v.min())))
             for v in (x, w)
         )
-        return predict(
-            first,
-            second,
-            self.problem,
-            self._algorithm,
-            self._arithmetic,
-            direction=self.direction,
-            programs=self.programs,
-        )
+        return predict(first, second, *how, direction=self.direction, programs=self.programs)
 
     def tensors(self) -> tuple[np.ndarray, np.ndarray]:
         """The direction's operands: float32 values of the storage format.

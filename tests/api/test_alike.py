@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -21,6 +22,36 @@ every = pytest.mark.parametrize("name", ASKED)
 def told(found: Any) -> str:
     """The answer as JSON has it, without the seconds that it took; NaN is equal to itself there."""
     return json.dumps({k: v for k, v in found.to_dict().items() if k != "seconds"})
+
+
+FORESEEN = [
+    *product(
+        ("direct", "winograd:2x2:3x3", "dwm:3:2"), ("forward", "backward_filter"), ("fp32", "mp:90")
+    ),
+    *product(("fft:8:3",), ("forward", "backward_data"), ("fp32",)),
+    *product(("winrs", "omega:8:3:6"), ("backward_filter",), ("fp32", "mp:90")),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "direction", "precision"), FORESEEN)
+def test_accuracy_shows_what_predict_predicts(
+    algorithm: str, direction: Any, precision: str
+) -> None:
+    shown = winolab.accuracy(X, W, direction=direction, algorithm=algorithm, precision=precision)
+    foreseen = winolab.predict(X, W, direction=direction, algorithm=algorithm, precision=precision)
+    assert shown.predicted == pytest.approx(foreseen.relative_rms, rel=0.1)
+    assert shown.relative_rms == pytest.approx(shown.predicted, rel=0.5)
+
+
+def test_accuracy_says_what_has_no_bound_and_no_prediction() -> None:
+    winrs = str(winolab.accuracy(X, W, direction="backward_filter", algorithm="winrs"))
+    assert "no bound" in winrs
+    assert "predicted none" not in winrs
+    int8 = str(winolab.accuracy(X, W, algorithm="dwm:3:2", precision="int8:state"))
+    assert "predicted none" in int8
+    assert "no bound" in int8
+    with pytest.raises(ValueError, match="scales that its data have"):
+        winolab.predict(X, W, algorithm="dwm:3:2", precision="int8:state")
 
 
 @every

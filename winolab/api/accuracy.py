@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,12 +58,13 @@ class Accuracy(ShowsText):
 
     @property
     def bound(self) -> float:
-        """The largest proven bound of |e|, in the units of the results."""
+        """The largest proven bound of |e|, in the units of the results; infinite where there is
+        none, as of "omega" and "winrs"."""
         return self.row["bound"]
 
     @property
     def predicted(self) -> float:
-        """The relative RMS error that is predicted; NaN where there is no model."""
+        """The relative RMS error that is predicted; NaN of quantised operands, without a model."""
         return self.row["prediction"]
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,13 +82,16 @@ class Accuracy(ShowsText):
     def __str__(self) -> str:
         row = self.row
         samples = plural(row["samples"], "result")
+        predicted = "none" if math.isnan(self.predicted) else f"{self.predicted:.3g}"
+        within = (
+            f"largest bound {self.bound:.3g}, error over bound at most {row['bound_ratio']:.2g}"
+        )
         lines = [
             f"{row['direction']} {row['input']}, filter {row['filter']}, padding {row['padding']}",
             f"{row['algorithm']} in {row['precision']}, data {row['data']}, {samples}",
-            f"relative RMS   {row['relative_rms']:.3g}, predicted {row['prediction']:.3g}",
+            f"relative RMS   {row['relative_rms']:.3g}, predicted {predicted}",
             f"MARE           {row['mare']:.3g}",
-            f"largest error  {row['max_abs']:.3g}, largest bound {row['bound']:.3g}, "
-            f"error over bound at most {row['bound_ratio']:.2g}",
+            f"largest error  {row['max_abs']:.3g}, {'no bound' if row['unbounded'] else within}",
         ]
         if row["range"]:
             infinite = plural(row["infinite"], "result")

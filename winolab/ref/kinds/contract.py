@@ -25,8 +25,8 @@ class Kind(Protocol):
 
     @property
     def TILED(self) -> bool:
-        """Whether winolab.ref.algorithms.winograd computes it as it is: then it has samples,
-        typed constants and predictions."""
+        """Whether winolab.ref.algorithms.winograd computes it as it is: then it has samples and
+        typed constants."""
         ...
 
     def forward(

@@ -32,6 +32,7 @@ from winolab.ref.error.bounds import Costing, Magnitude, assembled
 from winolab.ref.error.moments import Moments
 from winolab.ref.error.predict import Prediction
 from winolab.ref.error.roundings import depth_of
+from winolab.ref.quantized.scales import Single
 
 __all__ = [
     "TILED",
@@ -150,7 +151,12 @@ def predict(
     run: Arithmetic,
     direction: str,
 ) -> Prediction:
-    """The relative RMS error of the sum of its pieces, away from padding; no other metric."""
+    """The relative RMS error of the sum of its pieces, away from padding; no other metric.
+
+    Raises ValueError for scales of the data.
+    """
+    if isinstance(run, Single):
+        raise run.unforeseen()
     data = None if isinstance(a, Moments) or isinstance(b, Moments) else (a, b)
     chosen = decompose.resolved(problem, algorithm, run, direction, data)
     first, second = (v if isinstance(v, Moments) else Moments.of(v) for v in (a, b))

@@ -19,7 +19,7 @@ from winolab.ref.algorithms.winrs import gradient
 from winolab.ref.algorithms.winrs.gradient import backward_data, backward_filter, forward
 from winolab.ref.algorithms.winrs.plan import partition
 from winolab.ref.algorithms.winrs.segments import Segment
-from winolab.ref.arithmetic.simulated import Arithmetic, Float, arithmetic
+from winolab.ref.arithmetic.simulated import Arithmetic, Exact, arithmetic
 from winolab.ref.cost.blocks import Axis, Block, Work, tiled
 from winolab.ref.error import bounds
 from winolab.ref.error import predict as predictions
@@ -81,7 +81,7 @@ def predict(
         total += share * found.relative_rms**2
         weight += share
         overflow, uneven = max(overflow, found.overflow), max(uneven, found.uneven)
-    once = Units.of(run).transform.relative if isinstance(run, Float) else 0.0
+    once = 0.0 if isinstance(run, Exact) else Units.of(run).transform.relative
     rms = math.sqrt(total / weight + CONSTANT * once**2) if weight else 0.0
     return Prediction(rms, math.nan, math.nan, {}, overflow, uneven)
 

@@ -29,9 +29,10 @@ from winolab.ref.algorithms.engine import gains
 from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.algorithms.winograd import programs_of
 from winolab.ref.arithmetic.formats import FORMATS
-from winolab.ref.arithmetic.simulated import Arithmetic, Float
+from winolab.ref.arithmetic.simulated import Arithmetic, Float, Mp
 from winolab.ref.error.metrics import noise_gain
 from winolab.ref.error.predict import CONSTANT, Moments, predict
+from winolab.ref.error.roundings import Units
 
 # Largest tile and α that a choice may have: beyond them FP32 has no digits left.
 MOST_OUTPUTS, MOST_ALPHA = 8, 16
@@ -202,7 +203,7 @@ def predicted(
     Every piece's is predicted from its roundings; they add as variances, weighted by the taps (for
     the filter gradient: each tap has its own piece), and the aggregation's roundings are added.
     """
-    if not isinstance(run, Float):
+    if not isinstance(run, Float | Mp):
         return 0.0
     whole = pieces_of(problem, algorithm)
     of_filter = direction == "backward_filter"
@@ -221,7 +222,7 @@ def predicted(
         return 0.0
     share = sum(weights)
     aggregated = 0.0 if of_filter else sum(list(accumulate(weights))[1:]) / share
-    unit = run.transform.unit_roundoff
+    unit = Units.of(run).transform.relative
     return math.sqrt(total / share + CONSTANT * unit**2 * aggregated)
 
 
@@ -248,7 +249,7 @@ def _piece_error(
     shape: tuple[Tile, ...],
     depth: int,
     algorithm: Dwm,
-    run: Float,
+    run: Float | Mp,
     of_filter: bool,
     data: Sizes,
 ) -> tuple[float, float]:
@@ -267,7 +268,7 @@ def _piece_error(
     points = points_for(algorithm.points, *tiles)
     kind = Winograd(tiles, points, algorithm.scaling) if tiled else direct()
     found = predict(*data, problem, kind, run, programs=of)
-    if run.scale is None:
+    if isinstance(run, Float) and run.scale is None:
         sides = zip(data, gains([of(t) for t in tiles]), (run, run.of_filters), strict=True)
         for moments, gain, side in sides:
             if moments.peak * float(gain) > min(run.product.max, side.transform.max):
