@@ -84,7 +84,7 @@ class Case:
     filter: str
     padding: str = "0"
     precision: str = "fp32"
-    data: str = "u12"
+    data: str = "u11"
     constants: str = EXACT
     sample: str = "4096"
     seed: int = 0

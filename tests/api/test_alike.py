@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable
 from itertools import product
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 import winolab
+from winolab.cli import accuracy, tolerance
+from winolab.measure import Case
 
 X, W = (2, 10, 10, 4), (8, 3, 3, 4)
 ASKED: dict[str, Callable[..., Any]] = {
@@ -52,6 +55,13 @@ def test_accuracy_says_what_has_no_bound_and_no_prediction() -> None:
     assert "no bound" in int8
     with pytest.raises(ValueError, match="scales that its data have"):
         winolab.predict(X, W, algorithm="dwm:3:2", precision="int8:state")
+
+
+def test_all_ask_about_the_same_data_where_none_are_named() -> None:
+    functions = [ASKED[name] for name in ASKED if name not in ("cost", "plan")]
+    commands = [accuracy.accuracy, tolerance.command]
+    usual = {inspect.signature(asked).parameters["data"].default for asked in functions + commands}
+    assert usual == {Case("direct", "1x9x2", "2x3").data}
 
 
 @every

@@ -57,9 +57,9 @@ def accuracy(
         str,
         typer.Option(
             metavar="LIST",
-            help="u12 (uniform on [1, 2]), u01, u11 (on [-1, 1]), normal, relu, wide (exponents).",
+            help="u11 (uniform on [-1, 1]), u01, u12 (on [1, 2]), normal, relu, wide (exponents).",
         ),
-    ] = "u12",
+    ] = "u11",
     constants: Annotated[
         str,
         typer.Option(
