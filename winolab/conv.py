@@ -68,7 +68,9 @@ def conv_forward(
     reference, in the order of operations of the kernels. ``tolerance``, in place of the algorithm,
     takes the cheapest, on a GPU the fastest plan, whose predicted relative RMS error it admits:
     1e-5; or "proven:1e-4", by the proven bound, "componentwise:1e-5", direct products only, or
-    "direct:4", four times what is predicted of direct products.
+    "direct:4", four times what is predicted of direct products. By default and by a multiple of
+    direct's error, the planner takes what errs no more than sums in FP32 do, where that takes up
+    to 15 % longer, and the smaller workspace where more saves less than a tenth.
     ``out`` receives the result and may lie over x or w; ``out_dtype`` is the result's type where
     there is no ``out``, by default x's, of NumPy's integers what they are computed in, or object
     for "exact" and "mp". NumPy arrays hold numbers of any type (object arrays int, Fraction,

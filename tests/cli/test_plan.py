@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from winolab.cli.command import app
+from winolab.gpu.planner.ranking import WORTH
 
 VGG16_2 = ["--input", "32x224x224x64", "--filter", "64x3x3", "--padding", "1"]
 
@@ -102,7 +103,7 @@ def test_strides_and_dilation_are_planned_by_their_phases() -> None:
         assert len(read) == count
 
 
-def test_strided_gradients_have_the_cuda_kernels_plan_too() -> None:
+def test_gradients_have_the_cuda_kernels_plan_too() -> None:
     """Behind WinRS's of every phase; alone where it has none of a phase, 2 wide in FP16."""
     asked = *VGG16_2, "--stride", "2", "--padding", "1", "--device", "h200"
     both = call(*asked).stdout
@@ -112,6 +113,8 @@ def test_strided_gradients_have_the_cuda_kernels_plan_too() -> None:
     assert alone.stdout.startswith("backward_filter x(32, 224, 224, 64)")
     assert "predicted" in alone.stdout
     assert "WinRS" not in alone.stdout
+    narrow = call("--input", "1x8x8x4", "--filter", "4x2x2", "--precision", "fp16")  # at stride 1
+    assert narrow.stdout.startswith("backward_filter x(1, 8, 8, 4)")
     refused = call(*asked, "--precision", "fp16", "--segments", "2")
     assert "no fp16 kernel computes a filter 2 wide" in str(refused.exception)
 
@@ -187,7 +190,7 @@ def test_the_kernels_plan_says_what_else_was_considered() -> None:
         text = kernels(direction, *VGG16_2, "--precision", "fp32_ffma")
         assert text.exit_code == 0
         assert f"{direction.replace('-', '_')} x(32, 224, 224, 64)" in text.stdout
-        assert "fastest predicted of every kernel" in text.stdout
+        assert "the fastest predicted of every other kernel" in text.stdout
         assert "Γ1(1,1) fp32" in text.stdout
 
 
@@ -212,7 +215,7 @@ def test_the_kernels_plan_as_json(direction: str) -> None:
 @pytest.mark.parametrize(
     ("layer", "why"),
     [
-        (("128x96x96x64", "64x3x3"), "errs no more than sums in FP32; what is faster, 1.13 times"),
+        (("128x96x96x64", "64x3x3"), "it errs no more than sums in FP32; what is faster errs 1.13"),
         (("128x36x36x192", "192x2x2"), "the fewest states within 1% of the fastest"),
         (("64x64x64x96", "96x6x6"), "what is faster errs 1.17 times as much as sums in FP32, more"),
         (("128x48x48x128", "128x3x3"), ""),
@@ -227,6 +230,17 @@ def test_what_is_slower_is_taken_for_a_reason(layer: tuple[str, str], why: str) 
     assert (read["plan"]["predicted_us"] > fastest) == bool(why)
     told = kernels(*arguments).stdout
     assert f"taken is the first: {read['why']}" in told if why else "taken" not in told
+
+
+def test_a_gradient_of_less_workspace_is_taken_for_a_reason() -> None:
+    arguments = ("--input", "128x48x48x128", "--filter", "128x3x3", "--padding", "1")
+    read = json.loads(kernels("backward-filter", *arguments, "--json").stdout)["cuda"]
+    fastest = min(read["kernels"], key=lambda found: found["predicted_us"])
+    assert read["plan"] == read["kernels"][0] != fastest
+    assert read["plan"]["workspace_bytes"] < fastest["workspace_bytes"]
+    assert read["plan"]["predicted_us"] * WORTH < fastest["predicted_us"]
+    larger = fastest["workspace_bytes"] >> 20
+    assert read["why"] == f"what is faster by less than 9% takes {larger} MiB"
 
 
 def test_points_are_checked_before_a_plan_is_printed() -> None:

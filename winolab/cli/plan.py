@@ -99,7 +99,7 @@ def backward_filter(
     that takes by the CUDA kernels' model is said ("cuda_winrs" in JSON). Behind it, in JSON as
     "cuda", the CUDA kernels' own plan; alone, where WinRS's planner has no such precision or an
     algorithm or a tolerance is named. Strides and dilation give a plan for every phase, in JSON
-    those of WinRS alone, and where it has none for one, the CUDA kernels' alone.
+    those of WinRS alone; where it has none, the CUDA kernels' stands alone.
 
     For example:
 
@@ -139,9 +139,9 @@ def backward_filter(
             for phase in phases(whole)
         ]
     except ValueError:
-        if whole.unit or of_winrs:
+        if of_winrs:
             raise
-        show_own()  # WinRS has no plan of a phase: of filters 2 wide in FP16, say
+        show_own()  # WinRS has no plan of filters 2 wide in FP16, say, or of a phase
         return
     if not plans:
         raise ValueError(

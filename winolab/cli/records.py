@@ -19,8 +19,8 @@ from winolab.ref.records.table import Record, records
 
 LEGEND = (
     "More states than n + r - 1 buy accuracy. Errors are simulated, the mean of five seeds; gain "
-    "is the noise gain, of optimum that over what real numbers in place of fractions have; counts "
-    "are of AT, G and BT."
+    "is the noise gain, and of optimum how many times the least that real points have, in place "
+    "of fractions; counts are of AT, G and BT."
 )
 
 

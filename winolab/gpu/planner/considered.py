@@ -7,6 +7,7 @@ from typing import Any
 
 from winolab.gpu.planner.accuracy import predicted_rms
 from winolab.gpu.planner.planner import candidates, plan
+from winolab.gpu.planner.ranking import WORTH
 from winolab.gpu.planner.request import Plan, Request
 from winolab.kind import ShowsText
 from winolab.ref.algebra.transforms import transforms
@@ -54,7 +55,7 @@ class Considered(ShowsText):
             *self._about(),
             f"error      {_error(self.chosen)}",
             "",
-            "fastest predicted of every kernel",
+            "the choice, and the fastest predicted of every other kernel",
             *(
                 f"{found.predicted * 1e6:10.1f} µs  {found.kernel} {found.precision}, "
                 f"{found.workspace} B workspace, {_error(found)}"
@@ -80,7 +81,7 @@ def considered(request: Request) -> Considered:
             transforms(tile.n, tile.r, wanted.points_of(tile), wanted.scaling)
     choice = candidates(request)
     chosen = plan(request)
-    fastest: dict[tuple[str, str], Plan] = {}
+    fastest = {(chosen.kernel, chosen.precision): chosen}
     for found in choice.plans:
         fastest.setdefault((found.kernel, found.precision), found)
     first, *others = fastest.values()
@@ -90,8 +91,15 @@ def considered(request: Request) -> Considered:
         chosen,
         (first, *others),
         choice.reasons,
-        choice.why if choice.plans[0] == chosen else "",
+        choice.why if choice.plans[0] == chosen else _frugal(choice.plans[0], chosen),
     )
+
+
+def _frugal(fastest: Plan, chosen: Plan) -> str:
+    """Why a filter gradient that nobody limits takes less workspace (planner.usual_limit)."""
+    if fastest.predicted >= chosen.predicted or fastest.workspace <= chosen.workspace:
+        return ""
+    return f"what is faster by less than {1 - WORTH:.0%} takes {fastest.workspace >> 20} MiB"
 
 
 def _error(plan: Plan) -> str:

@@ -76,7 +76,7 @@ def _sorted(plans: list[Plan], request: Request, near: bool) -> tuple[list[Plan]
     if first.precision == "fp32_split" and (lost := loss(first)) > 1:
         exact = next((p for p in dear if loss(p) <= 1), None)
         if exact:
-            why = f"errs no more than sums in FP32; what is faster, {lost:.2f} times as much"
+            why = f"it errs no more than sums in FP32; what is faster errs {lost:.2f} times as much"
             first = exact
     if not why and costly and costly[0].predicted < first.predicted:
         why = f"what is faster by less than {1 - WORTH:.0%} takes {costly[0].workspace >> 20} MiB"
