@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensorMode,
-)
-from torch.nn.parameter import is_lazy
+from torch import nn
 from torch.nn.utils import parametrize
 
 from winolab.arguments.words import agreeing, plural, type_of
 from winolab.device import Device, datasheet
 from winolab.kind import ShowsText
 from winolab.options import ConvOptions
+from winolab.torch.fake.calls import without_numbers
 from winolab.torch.modules import OURS, Convolution
 from winolab.torch.predicted import Predicted, predicted, smallest
 
@@ -87,7 +81,8 @@ def convert(
     meant, a name of ``winolab devices`` or a Device; None is where the model is.
 
     Raises TypeError for what is no module or no device, ValueError for what names no algorithm and
-    so on, and, with inputs, for lazy layers and for a model that branches on numbers.
+    so on, and, with inputs, for lazy layers, for a model that reads numbers, and for one that keeps
+    tensors where they cannot be taken back.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3)).eval()
     >>> print(convert(model, torch.ones(1, 3, 16, 16), tolerance=1e-6))
@@ -163,14 +158,14 @@ def convolutions(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 def input_shapes(model: nn.Module, inputs: Any) -> dict[nn.Module, tuple[int, ...]]:
     """The shape of the first input that each convolution meets, by a call that computes nothing.
 
-    What the call sets on modules, tensors without numbers, is taken back.
+    What the call leaves, tensors without numbers, is taken back.
     """
     found: dict[nn.Module, tuple[int, ...]] = {}
 
     def note(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         found.setdefault(module, tuple((arguments or (named["input"],))[0].shape))
 
-    with without_numbers(model) as fake, torch.no_grad():
+    with without_numbers(model, "convert it without inputs") as fake, torch.no_grad():
         hooks = [
             module.register_forward_pre_hook(note, with_kwargs=True)
             for _, module in convolutions(model)
@@ -181,43 +176,6 @@ def input_shapes(model: nn.Module, inputs: Any) -> dict[nn.Module, tuple[int, ..
             for hook in hooks:
                 hook.remove()
     return found
-
-
-@contextmanager
-def without_numbers(model: nn.Module) -> Iterator[Callable[[Any], list[Any]]]:
-    """The model with tensors that have shapes alone, so that calls compute nothing; yields what
-    makes a call's arguments, a tensor or several, such ones.
-
-    What calls set on modules is taken back. Raises ValueError for lazy layers and for a model that
-    reads numbers.
-    """
-    if any(map(is_lazy, (*model.parameters(), *model.buffers()))):
-        raise ValueError("the model has lazy layers without weights; call it once, then convert it")
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-
-    def fake(value: Any) -> Any:
-        return mode.from_tensor(value) if isinstance(value, Tensor) else value
-
-    def arguments(inputs: Any) -> list[Any]:
-        return list(map(fake, inputs if isinstance(inputs, tuple | list) else (inputs,)))
-
-    before = [(module, dict(module.__dict__)) for module in model.modules()]
-    try:
-        for module, _ in before:
-            for kind in ("_parameters", "_buffers"):
-                own = getattr(module, kind).items()
-                module.__dict__[kind] = {name: fake(tensor) for name, tensor in own}
-        with mode:
-            yield arguments
-    except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        raise ValueError(
-            f"the model reads numbers ({error.func}), which are not computed here; convert it "
-            "without inputs"
-        ) from None
-    finally:
-        for module, state in before:
-            module.__dict__.clear()
-            module.__dict__.update(state)
 
 
 def _ours(module: nn.Module) -> type | None:

@@ -84,16 +84,16 @@ def compiled(question: Asked, a: Tensor, b: Tensor, dtype: torch.dtype | None = 
     """Whether to run the kernels: they are compiled, or to be waited for. ``dtype``: what autocast
     is yet to make of b."""
     if OBSERVED.calls is not None:
-        OBSERVED.calls.append((question, _shape(a), _shape(b, dtype)))
+        OBSERVED.calls.append((question, shape_of(a), shape_of(b, dtype)))
         return False
     if not BACKGROUND.on or question.options.algorithm is not None:
         return True
-    b = b if dtype in (None, b.dtype) else _shape(b, dtype)
+    b = b if dtype in (None, b.dtype) else shape_of(b, dtype)
     call = (question, *((v.shape, v.stride(), v.dtype, v.device) for v in (a, b)))
     return BACKGROUND.ready(call, lambda: units(question, a, b))
 
 
-def _shape(v: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+def shape_of(v: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """One that lies like it, without memory."""
     return torch.empty_strided(v.shape, v.stride(), dtype=dtype or v.dtype, device="meta")
 

@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -19,8 +20,10 @@ from winolab.device import Device, datasheet
 from winolab.gpu import warm
 from winolab.gpu.runtime.cache.source import Source
 from winolab.torch.asked import Asked
-from winolab.torch.convert import gpu_of, without_numbers
-from winolab.torch.operators import BACKGROUND, OBSERVED, OPERATORS, asked_by, units
+from winolab.torch.convert import gpu_of
+from winolab.torch.fake.calls import without_numbers
+from winolab.torch.fake.state import State
+from winolab.torch.operators import BACKGROUND, OBSERVED, OPERATORS, asked_by, shape_of, units
 from winolab.torch.plain import NATIVE
 
 log = logging.getLogger("winolab.torch")
@@ -39,7 +42,8 @@ class Recorded(TorchDispatchMode):
         for direction, operator in OPERATORS.items():
             if func is operator:
                 a, b, *rest = args
-                self.calls.append((direction, a, b, tuple(rest)))
+                with unset_fake_temporarily():  # shapes alone are kept
+                    self.calls.append((direction, shape_of(a), shape_of(b), tuple(rest)))
         return func(*args, **(kwargs or {}))
 
 
@@ -114,7 +118,7 @@ def _taps(call: tuple[Asked, Tensor, Tensor]) -> int:
 def _observed(model: nn.Module, inputs: Any) -> list[tuple[Asked, Tensor, Tensor]] | None:
     """What the model asks, as it is called in evaluation; None where the call fails, which tensors
     without numbers explain."""
-    before = [(module, dict(module.__dict__)) for module in model.modules()]
+    before = State(model)
     gpus = {p.get_device() for p in model.parameters() if p.is_cuda}
     benchmark = torch._C._get_cudnn_benchmark()  # which would time its algorithms
     OBSERVED.calls = found = []
@@ -128,17 +132,22 @@ def _observed(model: nn.Module, inputs: Any) -> list[tuple[Asked, Tensor, Tensor
     finally:
         OBSERVED.calls = None
         torch._C._set_cudnn_benchmark(benchmark)
-        for module, state in before:
-            module.__dict__.clear()
-            module.__dict__.update(state)
+        before.put_back()
     return found
 
 
 def _calls(model: nn.Module, inputs: Any) -> list[tuple[str, Tensor, Tensor, tuple[Any, ...]]]:
     """The operators that the model calls, its gradients' too where it is in training."""
-    with without_numbers(model) as fake, Recorded() as recorded:
+    with without_numbers(model, "call it: a call compiles what it runs") as fake:
+        return _recorded(model, fake(inputs))
+
+
+def _recorded(
+    model: nn.Module, inputs: list[Any]
+) -> list[tuple[str, Tensor, Tensor, tuple[Any, ...]]]:
+    with Recorded() as recorded:
         with torch.set_grad_enabled(model.training):
-            results = model(*fake(inputs))
+            results = model(*inputs)
         if model.training:
             found = (v for v in tree_leaves(results) if isinstance(v, Tensor) and v.requires_grad)
             losses = [v.float().square().sum() for v in found]

@@ -1,0 +1,1 @@
+"""Calls of a model that compute nothing, and what they leave behind."""
