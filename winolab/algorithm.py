@@ -371,7 +371,8 @@ class Fft(Algorithm):
         fits = self.sizes and min(self.sizes) >= 1 and max(self.sizes) < MOST
         if not (fits and self.products in (3, 4)):
             raise ValueError(
-                f"fft: sizes {self.sizes}, products {self.products}; expected >= 1, and 3 or 4"
+                f"fft: sizes {self.sizes}, products {self.products}; expected sizes of 1 or more, "
+                f"below {MOST}, and 3 or 4 products"
             )
 
     @classmethod

@@ -7,6 +7,7 @@ the package, and winolab.ref.kinds.registry the modules that compute them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import Field, field, fields
 from typing import Any, ClassVar, Self
@@ -19,6 +20,8 @@ from winolab.tile import Tile
 
 MOST = 10**9  # segments, sizes and products that a text may have
 SCALINGS = ("power_of_two", "filter", "l1")
+LIBRARIES = ("cudnn", "miopen", "acl", "onednn")  # whose names winolab.api.peers knows
+TILE = re.compile(r"^F\((\d+(?:[x×]\d+)*),\s*(\d+(?:[x×]\d+)*)\s*\)(?=$|[@;])")
 # kind -> its class, and an example of its text; a class enters itself where it is defined.
 KINDS: dict[str, type[Algorithm]] = {}
 FORMS: dict[str, str] = {}
@@ -230,11 +233,31 @@ def _device(name: Any) -> str | None:
     return next(short for short, sheet in DATASHEETS.items() if sheet == found)
 
 
+def _tile_text(found: re.Match[str]) -> str:
+    n, r = (part.strip().replace("×", "x") for part in found.groups())
+    return f"winograd:{n}:{r}"
+
+
+def _unknown(kind: str, shown: str) -> ValueError:
+    """The error for an algorithm of no kind of ours."""
+    if kind.lower() in LIBRARIES:
+        return ValueError(
+            f"algorithm {shown} is another library's; winolab.predict, bound, tolerance and "
+            "accuracy, and the commands tolerance and judge, know what it means: name its tile "
+            "here, such as 'winograd:4x4:3x3'"
+        )
+    near = nearest(kind, FORMS)
+    hint = f"; did you mean {FORMS[near]!r}?" if near else ""
+    forms = ", ".join(map(repr, (*FORMS.values(), "F(4x4,3x3)")))
+    return ValueError(f"unknown algorithm {shown}; accepted are forms like {forms}{hint}")
+
+
 def parse_algorithm(text: str | Algorithm) -> Algorithm:
     """The algorithm that ``text`` names: "gamma:8:6:3@paper", "winograd:4x4:3x3;scaling=l1", …
 
-    After "@" stand the points (a name or a list), after ";" options as key=value.
-    Raises ValueError that lists the accepted forms and the nearest one.
+    "F(4x4,3x3)" is "winograd:4x4:3x3". After "@" stand the points (a name or a list), after ";"
+    options as key=value.
+    Raises ValueError that lists the accepted forms and the nearest one, or the options.
 
     >>> parse_algorithm("gamma:8:6:3@paper").points
     'paper'
@@ -246,15 +269,19 @@ def parse_algorithm(text: str | Algorithm) -> Algorithm:
             f"algorithm is of type {type(text).__name__}; expected an Algorithm or a text"
         )
     shown = repr(shortened(text))
-    body, *pairs = text.strip().split(";")
+    body, *pairs = TILE.sub(_tile_text, text.strip()).split(";")
     body, *behind = body.split("@", 1)
     kind, *places = body.split(":")
     if kind not in KINDS:
-        near = nearest(kind, FORMS)
-        hint = f"; did you mean {FORMS[near]!r}?" if near else ""
-        forms = ", ".join(map(repr, FORMS.values()))
-        raise ValueError(f"unknown algorithm {shown}; accepted are forms like {forms}{hint}")
+        raise _unknown(kind, shown)
     readers, options = KINDS[kind].options(), {}
+    if unknown := [key for key, _, _ in (p.partition("=") for p in pairs) if key not in readers]:
+        near = nearest(unknown[0], readers)
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise ValueError(
+            f"algorithm {shown} is malformed: {kind} has no option {shortened(unknown[0])!r}; "
+            f"its options: {', '.join(readers) or 'none'}{hint}"
+        )
     for key, _, value in [("points", "", p) for p in behind] + [p.partition("=") for p in pairs]:
         if key in options:
             raise ValueError(f"algorithm {shown} gives its {key} twice; give one")

@@ -9,9 +9,13 @@ from itertools import product
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import winolab
+from winolab.api.peers import RULES
 from winolab.cli import accuracy, tolerance
+from winolab.cli.command import app
+from winolab.kind import LIBRARIES
 from winolab.measure import Case
 
 X, W = (2, 10, 10, 4), (8, 3, 3, 4)
@@ -62,6 +66,30 @@ def test_all_ask_about_the_same_data_where_none_are_named() -> None:
     commands = [accuracy.accuracy, tolerance.command]
     usual = {inspect.signature(asked).parameters["data"].default for asked in functions + commands}
     assert usual == {Case("direct", "1x9x2", "2x3").data}
+
+
+@every
+def test_a_tile_is_named_as_the_papers_name_it(name: str) -> None:
+    meant = told(ASKED[name](X, W, algorithm="winograd:4x4:3x3"))
+    for text in ("F(4x4,3x3)", "F(4×4, 3×3)"):
+        found = told(ASKED[name](X, W, algorithm=text))
+        assert found.replace(json.dumps(text), '"winograd:4x4:3x3"') == meant
+
+
+@pytest.mark.parametrize("command", ["accuracy", "cost"])
+def test_commands_know_the_tile_too(command: str) -> None:
+    layer = ["--input", "1x9x9x4", "--filter", "2x3x3", "--json"]
+    found = CliRunner().invoke(app, [command, "--algorithm", "F(4x4,3x3),direct", *layer])
+    rows = [row["algorithm"] for row in json.loads(found.stdout)]
+    assert rows == ["winograd:4x4:3x3", "direct"]
+
+
+@pytest.mark.parametrize("name", ["cost", "plan"])
+def test_other_libraries_names_are_refused_with_where_they_serve(name: str) -> None:
+    assert set(LIBRARIES) == set(RULES)
+    for text in ("acl:winograd", "cuDNN:fft"):
+        with pytest.raises(ValueError, match=r"another library's; winolab.predict, bound"):
+            ASKED[name](X, W, algorithm=text)
 
 
 @every

@@ -11,8 +11,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from winolab.algorithm import Algorithm, direct, fft, winograd
+from winolab.algorithm import Algorithm, direct, fft, parse_algorithm, winograd
 from winolab.arguments.words import plural
+from winolab.kind import TILE
 from winolab.problem import Problem
 
 Made = Callable[[re.Match[str], Problem, str], Algorithm]
@@ -110,9 +111,8 @@ def peer(name: str, problem: Problem, direction: str, precision: str) -> Peer | 
     not have, or that does not serve the problem.
     """
     text = name.strip()
-    if tile := re.fullmatch(r"F\((\d+(?:x\d+)*),\s*(\d+(?:x\d+)*)\)", text.replace("×", "x")):
-        n, r = ([int(size) for size in part.split("x")] for part in tile.groups())
-        return Peer(text, winograd(n, r), precision)
+    if TILE.match(text):
+        return Peer(text, parse_algorithm(text), precision)
     library, colon, algorithm = text.partition(":")
     rules = RULES.get(library.lower())
     if not colon or rules is None:

@@ -26,7 +26,7 @@ def accuracy(
         str,
         typer.Option(
             metavar="LIST",
-            help="direct, winograd:4x4:3x3 for F(4x4,3x3), gamma:8:6:3 for Γ8(6,3) of "
+            help="direct, winograd:4x4:3x3 or F(4x4,3x3), gamma:8:6:3 for Γ8(6,3) of "
             "Im2col-Winograd, dwm:3:2, fft:8:3; behind it @paper for the points, ;scaling=l1 for "
             "the rows. DWM and FFT need --sample full.",
         ),
