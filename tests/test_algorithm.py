@@ -234,15 +234,6 @@ REFUSED = [
     (of(fft, 16, products=3.0), TypeError, "products is 3.0; expected an integer"),
     (of(fft, 16, products=5), ValueError, "products 5; expected sizes of 1 or more"),
     (of(fft, 10**9), ValueError, "expected sizes of 1 or more, below 1000000000, and 3 or 4"),
-    (
-        of(parse_algorithm, "winograd:4x4:3x3;scalng=l1"),
-        ValueError,
-        "has no option 'scalng'; its options: points, scaling; did you mean 'scaling'",
-    ),
-    (of(parse_algorithm, "direct;foo=1"), ValueError, "no option 'foo'; its options: variant"),
-    (of(parse_algorithm, "F(4x4,3)"), ValueError, "2 output and 1 filter sizes; expected as many"),
-    (of(parse_algorithm, "F(4x4)"), ValueError, r"accepted are forms like .*'F\(4x4,3x3\)'"),
-    (of(parse_algorithm, "F(4x4,3x3;scaling=l1"), ValueError, "unknown algorithm"),
     (of(fft, ()), ValueError, r"fft: sizes \(\)"),
     # Options that contradict each other.
     (of(parse_algorithm, "gamma:8:6:3@paper;points=wincnn"), ValueError, "its points twice"),
