@@ -45,7 +45,7 @@ def test_a_file_of_something_else_is_not_added_to(tmp_path: Path, content: bytes
     if right:
         Lines(path).checked().close()
     else:
-        with pytest.raises(ValueError, match=r"c7\.csv holds no rows; choose another file"):
+        with pytest.raises(ValueError, match=r"c7\.csv holds no rows, and is left as it is"):
             Lines(path).checked()
     assert path.read_bytes() == content
     Lines(path).close()  # nobody has it
@@ -55,7 +55,7 @@ def test_one_process_has_a_file_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     script = "import sys; from winolab.lines import Lines; Lines(sys.argv[1])"
     command = [sys.executable, "-c", script, str(path)]
-    taken = f"another process is adding rows to {path}: wait until it ends, or name another file"
+    taken = f"another process is adding rows to {path}: wait until it ends\n"
     with Lines(path):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert taken in done.stderr

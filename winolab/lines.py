@@ -54,8 +54,7 @@ class Lines:
             if error.errno not in TAKEN:
                 raise named(error, self.path) from error
             raise Taken(
-                f"another process is adding rows to {self.path}: wait until it ends, or name "
-                "another file"
+                f"another process is adding rows to {self.path}: wait until it ends"
             ) from None
 
     def read(self) -> Iterator[tuple[int, bytes]]:
@@ -76,7 +75,7 @@ class Lines:
             right = first.startswith(b'{"') and not first.endswith(b"\n")
         if not right:
             self.close()
-            raise ValueError(f"{self.path} holds no rows; choose another file")
+            raise ValueError(f"{self.path} holds no rows, and is left as it is")
         return self
 
     def append(self, row: dict[str, Any]) -> None:

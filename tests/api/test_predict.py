@@ -166,10 +166,10 @@ def test_nothing_to_compute_is_refused() -> None:
 def test_arrays_are_no_shapes(name: str) -> None:
     x, w = np.ones((1, 8, 8, 4), "f4"), np.ones((4, 3, 3, 4), "f4")
     with pytest.raises(
-        TypeError, match=r"x_shape is an array; expected its shape, as array\.shape"
+        TypeError, match=r"^input_shape is an array; expected its shape, as array\.shape"
     ):
         getattr(winolab, name)(x, w)
     with pytest.raises(
-        TypeError, match=r"w_shape is an array; expected its shape, as array\.shape"
+        TypeError, match=r"^filter_shape is an array; expected its shape, as array\.shape"
     ):
         getattr(winolab, name)(x.shape, w)

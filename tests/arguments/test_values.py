@@ -43,10 +43,12 @@ def test_a_text_is_no_shape(asked: str, text: Any) -> None:
     """Letters were sizes: "1x8x8x4" had seven dimensions, and b"1884" sizes about 50."""
     home, _, name = asked.rpartition(".")
     of = getattr(winolab.Problem if home else winolab, name)
-    said = re.escape(f"is {text!r}; expected all sizes, as (32, 56, 56, 64)")
-    with pytest.raises(TypeError, match=f"^(x|dy)_shape {said}$"):
+    own = {"of": ("x_shape", "w_shape"), "transposed": ("dy_shape", "w_shape")}
+    first, second = own.get(name, ("input_shape", "filter_shape"))
+    said = re.escape(f"is {text!r}; expected all sizes, as ")
+    with pytest.raises(TypeError, match=rf"^{first} {said}\(32, 56, 56, 64\)$"):
         of(text, W)
-    with pytest.raises(TypeError, match=f"^w_shape {said}$"):
+    with pytest.raises(TypeError, match=rf"^{second} {said}\(64, 3, 3, 64\)$"):
         of(X, text)
     with pytest.raises(TypeError, match=r"_shape is an array; expected its shape, as array\.shape"):
         of(np.ones(X), W)

@@ -9,7 +9,7 @@ from typing import Any
 from winolab.algorithm import Algorithm, direct, parse_algorithm
 from winolab.api import picture
 from winolab.arguments.arrays import DtypeLike, precision_of_shapes
-from winolab.arguments.values import Padding, Sizes, whole
+from winolab.arguments.values import Padding, Sizes, layer_shapes, whole
 from winolab.kind import ShowsText
 from winolab.problem import Direction, Layout, Problem
 from winolab.ref.arithmetic.simulated import Arithmetic, Float
@@ -119,8 +119,7 @@ def cost(
     ('winograd:6x6:7x7', '8.2')
     """
     problem = Problem.of(
-        input_shape,
-        filter_shape,
+        *layer_shapes(input_shape, filter_shape),
         stride=stride,
         padding=padding,
         dilation=dilation,

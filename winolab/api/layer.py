@@ -11,6 +11,7 @@ from winolab.api.data import Data
 from winolab.api.peers import peer
 from winolab.arguments.arrays import precision_of_shapes
 from winolab.arguments.shapes import nonempty
+from winolab.arguments.values import layer_shapes
 from winolab.problem import Problem, check_layout
 from winolab.ref.arithmetic.simulated import Arithmetic, summed
 from winolab.ref.error.roundings import known
@@ -45,7 +46,8 @@ class Layer:
         Raises ValueError, TypeError, in one line, for what is unknown or does not fit.
         """
         check_layout(geometry["layout"])
-        problem = nonempty(Problem.of(input_shape, filter_shape, **geometry))
+        x_shape, w_shape = layer_shapes(input_shape, filter_shape)
+        problem = nonempty(Problem.of(x_shape, w_shape, **geometry))
         known(direction)
         precision, name = precision_of_shapes(precision), None
         if isinstance(algorithm, str) and isinstance(precision, str):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from winolab.algorithm import Algorithm
 from winolab.arguments.arrays import DtypeLike, precision_of_shapes
 from winolab.arguments.shapes import nonempty
-from winolab.arguments.values import Padding, Sizes
+from winolab.arguments.values import Padding, Sizes, layer_shapes
 from winolab.device import Device, datasheet
 from winolab.options import ConvOptions
 from winolab.problem import Direction, Layout, Problem
@@ -67,8 +67,7 @@ def plan(
         tolerance=tolerance,
     ).checked()
     whole = Problem.of(
-        input_shape,
-        filter_shape,
+        *layer_shapes(input_shape, filter_shape),
         stride=stride,
         padding=padding,
         dilation=dilation,

@@ -76,8 +76,14 @@ def stated(name: str, shape: Any) -> tuple:
         raise TypeError(f"{name} is an array; expected its shape, as array.shape")
     sizes = _values(shape)
     if sizes is None:
-        raise TypeError(f"{name} is {shape!r}; expected all sizes, as (32, 56, 56, 64)")
+        such = (64, 3, 3, 64) if name in ("filter_shape", "w_shape") else (32, 56, 56, 64)
+        raise TypeError(f"{name} is {shape!r}; expected all sizes, as {such}")
     return sizes
+
+
+def layer_shapes(input_shape: Any, filter_shape: Any) -> tuple[tuple, tuple]:
+    """The sizes of the arguments of these names. Raises as ``stated``."""
+    return stated("input_shape", input_shape), stated("filter_shape", filter_shape)
 
 
 def counted(text: str) -> int | None:
