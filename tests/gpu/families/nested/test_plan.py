@@ -17,6 +17,7 @@ from winolab.device import H100, datasheet
 from winolab.gpu.families.nested.config import KC
 from winolab.gpu.families.nested.plan import NestedPlan, plans
 from winolab.gpu.families.nested.tiles import multiplications
+from winolab.gpu.families.nested.tiling import Tiling
 from winolab.gpu.planner.accuracy import incurred
 from winolab.gpu.planner.correlation import SCALING
 from winolab.gpu.planner.fallback import FLAGS
@@ -116,6 +117,22 @@ def test_parts_of_the_batch_keep_to_a_limit_and_every_bit() -> None:
     assert plan.workspace <= limit
     a, b = _operands(problem, "forward")
     assert (hosted.execute(plan, a, b) == hosted.execute(whole, a, b)).all()
+
+
+def test_planning_does_not_go_through_a_large_batch(monkeypatch) -> None:
+    """It took 49 s: the blocks of every launch, in every plan tried."""
+    counted = []
+    box = Tiling.box
+    monkeypatch.setattr(Tiling, "box", lambda self, n: counted.append(n) or box(self, n))
+    problem = Problem.of((65535, 4, 4, 64), (64, 3, 3, 64), padding=1)
+    plan = _plan(problem, "forward", "winograd:4x4:3x3", workspace_limit=2 << 20)
+    told = str(plan)
+    assert len(counted) < 1000
+    batches = plan.batches
+    assert f"batches    {len(batches)} of" in told
+    assert len(batches) > 3  # first, others alike, and one of fewer
+    each = [len(batch) for batch in batches]
+    assert [n for count, n in plan.alike for _ in range(count)] == each
 
 
 def test_pieces_without_their_last_tap_have_no_state_at_infinity() -> None:

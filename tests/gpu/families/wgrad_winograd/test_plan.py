@@ -151,6 +151,15 @@ def test_workspace_limit_is_kept_or_refused():
             _plan(problem, None, precision, workspace_limit=least - 1)
 
 
+def test_a_plan_tells_its_chunks_without_making_them():
+    problem = Problem.of((65535, 5, 8, 16), (16, 3, 3, 16), padding=1)
+    plan = _plan(problem, "omega:4:3:2", "fp16", workspace_limit=229376)
+    told = str(plan)
+    assert "chunks" not in vars(plan)
+    assert len(plan.chunks) > 65535
+    assert f"chunks     {len(plan.chunks)} of" in told
+
+
 def test_other_devices_run_mma_sync():
     problem = Problem.of((1, 8, 8, 8), (8, 3, 3, 8))
     for name in ("rtx4090", "rtx3090", "a5000"):

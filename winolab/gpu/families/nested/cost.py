@@ -32,17 +32,18 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
             device, transform * cached, model
         )
 
-    launches = BATCH * len(plan.batches) + (CALL + c.rotated if plan.split else 1)
+    batches = sum(count for count, _ in plan.alike)
+    launches = BATCH * batches + (CALL + c.rotated if plan.split else 1)
     total = launches * model.device.launch + m.state * plan.states
     total += transformed(filter_ + plan.transformed)
-    for batch in plan.batches:
-        v, of_m = plan.moved(len(batch))
-        x = plan.itemsize * len(batch) * math.prod(c.input) * c.channels
-        y = ITEMSIZE[plan.out_dtype] * len(batch) * math.prod(c.output) * c.out_channels
+    for i, (count, images) in enumerate(plan.alike):
+        v, of_m = plan.moved(images)
+        x = plan.itemsize * images * math.prod(c.input) * c.channels
+        y = ITEMSIZE[plan.out_dtype] * images * math.prod(c.output) * c.out_channels
         again = filter_ > m.again * device.l2 and not c.rotated  # when its rows have been described
-        described = 0 if batch.start or not plan.split else filter_ * (2 if again else 1)
-        rounds = -(-plan.work_tiles(len(batch)) // device.multiprocessors)
-        total += transformed(x + v + described) + transformed(of_m + y)
+        described = 0 if i or not plan.split else filter_ * (2 if again else 1)
+        rounds = -(-plan.work_tiles(images) // device.multiprocessors)
+        total += count * (transformed(x + v + described) + transformed(of_m + y))
         read = copying(device, m.products * (v + plan.transformed + of_m), model)
-        total += max(rounds * plan.mean_steps * stage, read)
+        total += count * max(rounds * plan.mean_steps * stage, read)
     return c.groups * total

@@ -78,6 +78,7 @@ class NestedPlan(Tiling, BasePlan):
 
     def __str__(self) -> str:
         p, b = self.problem, self.box(self.images)
+        batches = sum(count for count, _ in self.alike)
         transformed = ", ".join(f"{self.sizes[part] >> 20} MiB {part.upper()}" for part in "vmu")
         return "\n".join(
             [
@@ -87,7 +88,7 @@ class NestedPlan(Tiling, BasePlan):
                 f"block      {self.config.bm} channels × {plural(b.images, 'image')} × "
                 f"{b.height} × {b.width} tiles, {KC[self.precision]} channels a stage",
                 f"policies   {self.config}",
-                f"batches    {len(self.batches)} of {plural(self.images, 'image')}, "
+                f"batches    {batches} of {plural(self.images, 'image')}, "
                 f"{plural(self.work_tiles(self.images), 'work tile')} of "
                 f"{self.mean_steps:.4g} {agreeing(self.mean_steps, 'stage', 'stages')}",
                 f"memory     {self.config.shared_memory} B shared, {self.workspace} B workspace: "

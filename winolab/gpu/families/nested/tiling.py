@@ -191,11 +191,19 @@ class Tiling:
         batch = range(self.correlation.batch)
         return tuple(batch[i : i + self.images] for i in batch[:: self.images])
 
+    @property
+    def alike(self) -> tuple[tuple[int, int], ...]:
+        """The batches by their images: how many follow one another, and the images of each. The
+        first is apart, before whose products the filter is transformed, and a last one of fewer."""
+        full, rest = divmod(self.correlation.batch, self.images)
+        runs = (1, self.images), (full - 1, self.images), (1, rest)
+        return tuple(run for run in runs if all(run))
+
     @cached_property
     def sizes(self) -> dict[str, int]:
         """Bytes of the parts of the workspace, in their order."""
         c = self.correlation
-        most = max((self.box(len(batch)).blocks for batch in self.batches), default=0)
+        most = max((self.box(images).blocks for _, images in self.alike), default=0)
         sizes = {
             "header": scale.header_size(c, self.pair) if self.split else 0,
             "v": self.moved(self.images)[0],

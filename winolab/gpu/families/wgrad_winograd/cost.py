@@ -40,6 +40,11 @@ def chunk(base: Tiling, images: int, rows: int, batch: int) -> ChunkSize:
     return ChunkSize(count, positions, (y, x))
 
 
+def chunk_of(plan: Tiling) -> ChunkSize:
+    """The chunks of a plan."""
+    return chunk(plan, plan.images, plan.rows, plan.batch)
+
+
 def seconds(
     base: Tiling, chunk: ChunkSize, segments: int, taps: int, model: DeviceModel = MODEL
 ) -> float:
@@ -75,5 +80,4 @@ def seconds(
 
 def predicted(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Seconds of a plan's call."""
-    found = chunk(plan, plan.images, plan.rows, plan.batch)
-    return seconds(plan, found, plan.segments, plan.slice, model)
+    return seconds(plan, chunk_of(plan), plan.segments, plan.slice, model)

@@ -91,15 +91,15 @@ class WgradWinogradPlan(Tiling, BasePlan):
         return self.parts == 1 or accurate(self.tile, self.points)
 
     def __str__(self) -> str:
-        p, v, chunk = self.problem, self.config, self.chunks[0]
+        p, v = self.problem, self.config
         return "\n".join(
             [
                 p.told(self.direction),
                 f"kernel     {self.kernel} {self.precision}, points {self.points}",
                 f"block      {v.bm} × {v.bn} channels of one state, {v.ks} positions a stage",
                 f"policies   {v}",
-                f"chunks     {len(self.chunks)} of {plural(chunk.images, 'image')} × "
-                f"{plural(chunk.rows, 'row')}, images by {self.batch}",
+                f"chunks     {cost.chunk_of(self).count} of {plural(self.images, 'image')} × "
+                f"{plural(self.rows, 'row')}, images by {self.batch}",
                 f"segments   {self.segments}, {plural(-(-self.taps // self.slice), 'slice')} of "
                 "taps",
                 f"memory     {v.shared_memory(self.parts)} B shared, {self.workspace} B workspace",
