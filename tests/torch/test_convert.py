@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from typing import Any
 
 import pytest
@@ -292,3 +293,95 @@ def test_quantized_layers_and_weights_that_hooks_make() -> None:
     (measured,) = winolab.torch.compare(hooked, X, rounds=1).layers
     most = relative_bound("conv2d", X, hooked[0].weight, hooked[0].bias)
     assert 0 < max(measured.error, measured.pytorch_error) <= most
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: nn.Conv2d(3, 3, 1, padding=5, padding_mode="reflect"),
+        lambda: nn.Conv1d(3, 3, 2, padding=9, padding_mode="circular"),
+        lambda: nn.Conv3d(3, 3, 1, padding=(0, 1, 7), padding_mode="reflect"),
+        lambda: nn.Conv2d(3, 3, 3, padding=30, padding_mode="replicate"),
+        lambda: nn.ConvTranspose2d(3, 4, 1, padding=3),
+        lambda: nn.ConvTranspose1d(3, 4, 3, stride=3, padding=13, output_padding=1),
+        lambda: nn.ConvTranspose2d(3, 4, (3, 1), stride=(1, 4), padding=(0, 9), dilation=2),
+    ],
+)
+def test_layers_are_converted_without_inputs_whatever_their_padding(layer: Any) -> None:
+    model = layer()
+    (found,) = winolab.torch.convert(model).layers
+    assert found.converted, found.why
+
+
+@pytest.mark.parametrize("name", ["forward", "_conv_forward", "_output_padding"])
+@pytest.mark.parametrize("ours", [False, True])
+def test_an_instance_with_functions_of_its_own_stays(name: str, ours: bool) -> None:
+    model = nn.Sequential(nn.ConvTranspose2d(3, 3, 3), nn.Conv2d(3, 3, 3))
+    patched: Any = model[name != "_output_padding"]
+    if ours:
+        winolab.torch.convert(model)
+    theirs, state = type(patched), dict(vars(patched))
+    own = state[name] = lambda *arguments: None
+    setattr(patched, name, own)
+    layers = {layer.name: layer for layer in winolab.torch.convert(model, tolerance=1e-5).layers}
+    stays = layers.pop(str(int(name != "_output_padding")))
+    assert not stays.converted
+    assert stays.why == f"its {name} is the instance's own: what that changes is not known"
+    assert type(patched) is theirs
+    assert vars(patched) == state
+    assert all(layer.converted for layer in layers.values())
+
+
+class Failing(nn.Module):
+    """A parametrization that fails as it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.error: Any = None
+
+    def forward(self, w: Any) -> Any:
+        if self.error:
+            raise self.error
+        return w
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("of\ntwo lines"), KeyError("k"), KeyboardInterrupt()]
+)
+def test_whatever_is_raised_the_model_is_as_it_was(error: BaseException) -> None:
+    """PyTorch's own errors are a reason to stay."""
+    model = nn.Sequential(nn.Conv2d(3, 3, 3), nn.Conv2d(3, 3, 3), winolab.torch.Conv2d(3, 3, 3))
+    setattr(model[0], "tolerance", "the user's")  # noqa: B010
+    failing = Failing()
+    nn.utils.parametrize.register_parametrization(model[1], "weight", failing)
+    failing.error = error
+    before = [(type(module), dict(vars(module))) for module in model]
+    if isinstance(error, RuntimeError):
+        first, second, third = winolab.torch.convert(model).layers
+        assert (first.converted, second.converted, third.converted) == (True, False, True)
+        assert second.why == "of two lines"
+        assert (type(model[1]), vars(model[1])) == before[1]
+        return
+    with pytest.raises(type(error)):
+        winolab.torch.convert(model, tolerance=1e-5)
+    assert [(type(module), vars(module)) for module in model] == before
+
+
+@pytest.mark.parametrize("value", [1, 0, None, [], "no"])
+def test_batch_invariant_is_true_or_false(value: Any) -> None:
+    """Whatever else went into the call, or was called."""
+    said = rf"^batch_invariant is {re.escape(repr(value))}; expected True or False$"
+    model, w = nn.Conv2d(3, 3, 3), torch.ones(3, 3, 3, 3)
+    with pytest.raises(TypeError, match=said):
+        winolab.torch.convert(model, batch_invariant=value)
+    assert type(model) is nn.Conv2d
+    for function in (winolab.torch.conv2d, winolab.torch.conv_transpose2d):
+        with pytest.raises(TypeError, match=said):
+            function(X, w, batch_invariant=value)
+    with pytest.raises(TypeError, match=said):
+        winolab.torch.ConvTranspose2d(3, 3, 3, batch_invariant=value)
+    layer = winolab.torch.Conv2d(3, 3, 3)
+    with pytest.raises(TypeError, match=said):
+        layer.batch_invariant = value
+    assert layer.batch_invariant is False
+    assert layer.train()(X).shape == (2, 3, 14, 14)

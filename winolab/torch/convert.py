@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from inspect import isroutine
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from winolab.device import Device, datasheet
 from winolab.kind import ShowsText
 from winolab.options import ConvOptions
 from winolab.torch.fake.calls import without_numbers
+from winolab.torch.functional import check_invariant
 from winolab.torch.modules import OURS, Convolution
 from winolab.torch.predicted import Predicted, predicted, smallest
 
@@ -91,20 +93,31 @@ def convert(
     0      1×3×16×16  forward    dwm:3:4    7.4e-07       -
     2      1×8×16×16  forward    dwm:3:2    1.3e-07       -
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model is {type_of(model)}; expected a torch.nn.Module")
+    check_module(model)
+    check_invariant(batch_invariant)
     ConvOptions("channels_first", algorithm, precision, tolerance=tolerance).checked()
     gpu = datasheet(device) if isinstance(device, str) else device
     if gpu is not None and not isinstance(gpu, Device):
         raise TypeError(f"device is {type_of(gpu)}; expected a GPU's name or a Device")
     shapes = {} if inputs is None else input_shapes(model, inputs)
     how = algorithm, precision, tolerance, batch_invariant
-    return Conversion(
-        tuple(
-            _converted(name, module, shapes.get(module), how, gpu)
-            for name, module in convolutions(model)
-        )
-    )
+    layers: list[Layer] = []
+    before = [(each, type(each), dict(vars(each))) for _, each in convolutions(model)]
+    try:
+        for name, module in convolutions(model):
+            where = gpu or gpu_of(module)
+            layers.append(_converted(name, module, shapes.get(module), how, where))
+    except BaseException:
+        for each, theirs, state in before:
+            _put_back(each, theirs, state)
+        raise
+    return Conversion(tuple(layers))
+
+
+def check_module(model: Any) -> None:
+    """Raise TypeError for what is no module."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is {type_of(model)}; expected a torch.nn.Module")
 
 
 def _converted(
@@ -114,25 +127,31 @@ def _converted(
     how: tuple[Any, ...],
     gpu: Device | None,
 ) -> Layer:
-    """The layer, its class changed unless it has to stay."""
-    theirs, text = type(module), str(module)
+    """The layer, its class changed unless it has to stay, as it was."""
+    theirs, state, text = type(module), dict(vars(module)), str(module)
     layer: Any = module
-    if not isinstance(module, Convolution):
-        ours = _ours(module)
-        if ours is None:
-            return Layer(name, text, False, _foreign(theirs), shape)
-        layer.__class__ = ours
-        layer.computes(None, None, None, False)
-    before = layer.algorithm, layer.precision, layer.tolerance, layer.batch_invariant
+    ours = theirs if issubclass(theirs, Convolution) else _ours(module)
+    if ours is None:
+        return Layer(name, text, False, _foreign(theirs), shape)
+    # Whoever put functions into one instance meant another computation.
+    if own := next((key for key in state if isroutine(getattr(ours, key, None))), None):
+        why = f"its {own} is the instance's own: what that changes is not known"
+        return Layer(name, text, False, why, shape)
     try:
+        layer.__class__ = ours
         layer.computes(*how)
-        found = predicted(layer, shape or smallest(layer), gpu or gpu_of(layer))
-    except (ValueError, TypeError) as error:
-        layer.computes(*before)
-        if not issubclass(theirs, Convolution):
-            layer.restore(theirs)
-        return Layer(name, text, False, str(error), shape)
+        found = predicted(layer, shape or smallest(layer), gpu)
+    except (ValueError, TypeError, RuntimeError) as error:  # PyTorch's are the last
+        _put_back(module, theirs, state)
+        return Layer(name, text, False, " ".join(str(error).split()), shape)
     return Layer(name, text, True, "", shape, found if shape else ())
+
+
+def _put_back(module: nn.Module, theirs: type, state: dict[str, Any]) -> None:
+    """Make it the module again that it was."""
+    module.__class__ = theirs  # pyright: ignore[reportAttributeAccessIssue]
+    vars(module).clear()
+    vars(module).update(state)
 
 
 def gpu_of(model: nn.Module) -> Device | None:

@@ -191,9 +191,12 @@ def conv_transpose3d(
 def _through(direction: Direction, asked: Any, a: Tensor, w: Tensor) -> Any:
     """What computes, of ``through`` of correlate and transpose; complex tensors by real ones."""
     convolve = asked
-    if isinstance(asked, bool):
+    if asked is False:
         convolve = operators.CALLS[direction]
-        convolve = each_image(direction, convolve) if asked else convolve
+    elif asked is True:
+        convolve = each_image(direction, operators.CALLS[direction])
+    elif not callable(asked):
+        check_invariant(asked)
     return _of_parts(convolve) if a.is_complex() and w.is_complex() else convolve
 
 
@@ -337,6 +340,12 @@ def with_bias(y: Tensor, bias: Tensor, add: Callable[..., Tensor] = torch.add) -
             )
         bias = bias.to(y.dtype)
     return add(y, bias.reshape(-1, *[1] * (y.dim() - 2)))
+
+
+def check_invariant(value: Any) -> None:
+    """Raise TypeError for what is neither True nor False."""
+    if value is not True and value is not False:
+        raise TypeError(f"batch_invariant is {value!r}; expected True or False")
 
 
 def check_bias(bias: Any, channels: int) -> None:

@@ -19,7 +19,7 @@ from winolab.torch.kept import KeptFilters
 from winolab.torch.plain import NATIVE
 
 FORWARD = NUMBERS["forward"]
-OWN = ("algorithm", "precision", "_limit", "batch_invariant")
+OWN = ("algorithm", "precision", "_limit", "_invariant")
 READ = itemgetter("stride", "padding", "dilation", "groups", "padding_mode", *OWN)
 
 
@@ -34,9 +34,9 @@ class Convolution(nn.Module):
 
     algorithm: Any = None
     precision: Any = None
-    batch_invariant: bool = False
     kept: KeptFilters
     _tolerance: Any = None
+    _invariant: bool = False
     _limit: str | None = None  # as text: torch.compile takes a module's numbers for variables
 
     def __init__(
@@ -59,20 +59,24 @@ class Convolution(nn.Module):
     def tolerance(self, value: Any) -> None:
         self._tolerance, self._limit = value, None if value is None else str(value)
 
+    @property
+    def batch_invariant(self) -> bool:
+        return self._invariant
+
+    @batch_invariant.setter
+    def batch_invariant(self, value: bool) -> None:
+        functional.check_invariant(value)
+        self._invariant = value
+
     def computes(
         self, algorithm: Any, precision: Any, tolerance: Any, batch_invariant: bool
     ) -> None:
         """Set how. Raises as winolab.torch's functions for what names nothing."""
+        functional.check_invariant(batch_invariant)
         ConvOptions("channels_first", algorithm, precision, tolerance=tolerance).checked()
         self.algorithm, self.precision, self.tolerance = algorithm, precision, tolerance
         self.batch_invariant = batch_invariant
         self.kept = KeptFilters()
-
-    def restore(self, theirs: type[nn.Module]) -> None:
-        """Make it a module of torch.nn's class again."""
-        for name in (*OWN, "_tolerance", "kept", "_read"):
-            self.__dict__.pop(name, None)
-        self.__class__ = theirs  # pyright: ignore[reportAttributeAccessIssue]
 
     def train(self, mode: bool = True) -> Any:
         if mode:
@@ -100,9 +104,9 @@ class Convolution(nn.Module):
         """What computes: the operator, or the kept filter; of every image alone if need be.
         ``asked``: the native module does not know it."""
         if self.training or torch.compiler.is_compiling() or not isinstance(input, Tensor):
-            return self.batch_invariant  # torch.fx writes it down
+            return self._invariant  # torch.fx writes it down
         convolve = partial(self.kept.convolve, direction, asked=asked)
-        return functional.each_image(direction, convolve) if self.batch_invariant else convolve
+        return functional.each_image(direction, convolve) if self._invariant else convolve
 
 
 class _Forward(Convolution):
@@ -165,12 +169,12 @@ class _Forward(Convolution):
     ) -> tuple[Any, ...] | None:
         """The same of sizes in tuples, of zeros around the input and of names, which say the same
         where they are equal; not of every image alone."""
-        algorithm, precision, limit, batch_invariant = own
+        algorithm, precision, limit, invariant = own
         me: Any = self
         taps = len(me.kernel_size)
         tuples = type(stride) is type(padding) is type(dilation) is tuple
         named = {type(algorithm), type(precision)} <= {str, type(None)}
-        if mode != "zeros" or batch_invariant or not tuples or not named:
+        if mode != "zeros" or invariant or not tuples or not named:
             return None
         if not plain_sizes(taps, stride, padding, dilation):
             return None

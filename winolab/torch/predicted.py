@@ -21,7 +21,7 @@ from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.error.expected import expected
 from winolab.ref.error.moments import CONSTANT
 from winolab.ref.tolerance.cheapest import U11, cheapest
-from winolab.torch.asked import USUAL_TOLERANCE, tile_for
+from winolab.torch.asked import USUAL_TOLERANCE, sizes, tile_for
 from winolab.torch.modules import Convolution
 from winolab.torch.operators import asked_by
 
@@ -96,10 +96,23 @@ def still(layer: nn.Module) -> Iterator[None]:
 
 
 def smallest(layer: nn.Module) -> tuple[int, ...]:
-    """The shape of an input that the layer's windows fit, and few of them."""
-    sizes: Any = layer
-    taps = zip(sizes.kernel_size, sizes.dilation, strict=True)
-    return (1, sizes.in_channels, *(d * (r - 1) + 4 for r, d in taps))
+    """The shape of an input that the layer's windows fit, and few of them: of one that its padding
+    repeats or mirrors enough, for a transposed layer so much that its padding leaves a result."""
+    of: Any = layer
+    ndim = len(of.kernel_size)
+    strides = sizes(of.stride, ndim, "stride", 1)
+    dilations = sizes(of.dilation, ndim, "dilation", 1)
+    spans = [d * (r - 1) for r, d in zip(of.kernel_size, dilations, strict=True)]
+    least = [span + 4 for span in spans]
+    if of.transposed:
+        paddings = sizes(of.padding, ndim, "padding", 0)
+        each = zip(least, spans, paddings, strides, strict=True)
+        least = [n + max(0, -((span - 2 * p) // s)) for n, span, p, s in each]
+    elif of.padding_mode != "zeros":
+        ends = of._reversed_padding_repeated_twice[::-1]
+        each = zip(least, ends[::2], ends[1::2], strict=True)
+        least = [max(n, low + 1, high + 1) for n, low, high in each]
+    return 1, of.in_channels, *least
 
 
 def predicted(
