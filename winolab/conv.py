@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from winolab.algorithm import Algorithm
-from winolab.arguments.arrays import DtypeLike, on_gpu
+from winolab.arguments.arrays import DtypeLike, flag, on_gpu
 from winolab.arguments.dlpack import numpy_view
 from winolab.arguments.epilogue import Activation
 from winolab.arguments.values import Padding, Sizes, stated
@@ -315,8 +315,7 @@ def _run(
     residual: Any = None,
 ) -> Any:
     """The result of what is asked: by a call that was kept, or checked and computed anew."""
-    if not isinstance(deterministic, bool | np.bool_):
-        raise TypeError(f"deterministic is {deterministic!r}; expected True or False")
+    flag(deterministic, "deterministic")
     held = b.held if isinstance(b, PreparedFilter) else b
     more = () if bias is None and residual is None else (bias, residual)
     known = recall(asked, a, held, out, *more)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -90,6 +91,39 @@ def test_other_libraries_names_are_refused_with_where_they_serve(name: str) -> N
     for text in ("acl:winograd", "cuDNN:fft"):
         with pytest.raises(ValueError, match=r"another library's; winolab.predict, bound"):
             ASKED[name](X, W, algorithm=text)
+
+
+def test_what_is_no_flag_and_no_algorithm_is_refused() -> None:
+    refused: list[tuple[Callable[..., Any], dict[str, Any], type[Exception], str]] = [
+        (winolab.cost, {"algorithm": 3}, TypeError, "algorithm is of type int; expected an Alg"),
+        (winolab.cost, {"algorithm": [3]}, TypeError, "algorithm is of type int; expected an Alg"),
+        (winolab.cost, {"algorithm": []}, ValueError, "algorithm is an empty list; expected"),
+        (winolab.cost, {"compare": "no"}, TypeError, "compare is 'no'; expected True or False"),
+        (winolab.accuracy, {"gpu": "no"}, TypeError, "gpu is 'no'; expected True or False"),
+    ]
+    for asked, how, error, said in refused:
+        with pytest.raises(error, match=f"^{said}"):
+            asked(X, W, **how)
+    how: dict[str, Any] = {"algorithm": iter(("direct", winolab.dwm())), "compare": np.bool_(False)}
+    assert [row["algorithm"] for row in winolab.cost(X, W, **how).rows] == ["direct", "dwm:3:2"]
+
+
+@every
+def test_a_layer_without_results_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="leave nothing to compute; expected sizes above 0"):
+        ASKED[name]((2, 0, 10, 4), W)
+
+
+def test_more_than_the_memory_holds_is_refused() -> None:
+    large = (2**40, 2**20, 2**20, 2**20)
+    with pytest.raises(ValueError, match="B of memory; expected smaller sizes"):
+        winolab.accuracy(large, (8, 3, 3, 2**20))
+
+
+def test_transforms_are_equivalent_to_transforms() -> None:
+    other: Any = 3
+    with pytest.raises(TypeError, match=r"^an int is compared; expected Transforms"):
+        winolab.transforms(2, 3).equivalent(other)
 
 
 @every

@@ -146,6 +146,7 @@ def test_what_cannot_be_served_is_refused_in_a_line() -> None:
         (x, w, {"algorithm": "direct", "tolerance": 1e-5}, ValueError, "give one of them"),
         (x, w, {"precision": "fp31"}, ValueError, "fp32"),
         (x, w, {"tolerance": "much"}, ValueError, "expected a number"),
+        (x, w, {"tolerance": 1e-30}, ValueError, "tolerance 1e-30: the least that"),
         (x, w[:, :1], {}, ValueError, "feature"),
         (x.astype(int), w.astype(int), {}, TypeError, "lhs is of dtype int"),
         (x.astype(complex), w.astype(complex), {}, TypeError, "lhs is of dtype complex"),
@@ -175,13 +176,41 @@ def test_integers_of_numpy_s_are_integers() -> None:
 
 
 def test_what_only_data_tells_is_said_as_it_runs() -> None:
-    x = jnp.asarray(RNG.uniform(-1, 1, (1, 2, 5, 5)), jnp.float32)
-    w = jnp.asarray(RNG.uniform(-1, 1, (2, 2, 3, 3)), jnp.float32)
-    with pytest.raises(
-        jax.errors.JaxRuntimeError, match=r"INVALID_ARGUMENT: tolerance 1e-30: the least that"
-    ) as found:
-        conv_general_dilated(x, w, **SAME, tolerance=1e-30).block_until_ready()
+    x, w = jnp.full((1, 2, 5, 5), jnp.nan), jnp.ones((2, 2, 3, 3))
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"INVALID_ARGUMENT: .*finite") as found:
+        conv_general_dilated(x, w, **SAME, precision="exact").block_until_ready()
     assert "Traceback" not in str(found.value)
+
+
+def test_a_tolerance_that_nothing_keeps_to_is_refused_as_it_is_traced() -> None:
+    x = jax.ShapeDtypeStruct((1, 2, 5, 5), jnp.float32)
+    w = jax.ShapeDtypeStruct((2, 2, 3, 3), jnp.float32)
+    traced = jax.jit(partial(conv_general_dilated, **SAME, tolerance=1e-30)).trace(x, w)
+    with pytest.raises(ValueError, match=r"^tolerance 1e-30: the least that"):
+        traced.lower()
+
+
+@pytest.mark.parametrize("name", ["window_strides", "lhs_dilation", "rhs_dilation"])
+@pytest.mark.parametrize(
+    ("value", "error", "said"),
+    [
+        (1, TypeError, "is 1; expected a list"),
+        ("1", TypeError, "is '1'; expected a list"),
+        ("11", TypeError, "is '11'; expected a list"),
+        ((1, 1, 1), ValueError, "has 3 values; expected 2"),
+        ((0, 1), ValueError, "in spatial dimension 0 is 0; expected at least 1"),
+        ((1, 1.5), TypeError, r"in spatial dimension 1 is 1\.5; expected an integer"),
+    ],
+)
+def test_strides_and_dilations_are_refused_by_name(
+    name: str, value: Any, error: type[Exception], said: str
+) -> None:
+    x, w = jnp.ones((1, 2, 5, 5)), jnp.ones((2, 2, 3, 3))
+    how = {"window_strides": (1, 1), "padding": ((1, 1), (1, 1)), name: value}
+    with pytest.raises(error, match=f"^{name} {said}"):
+        conv_general_dilated(x, w, **how)
+    with pytest.raises(ValueError, match=r"^padding 'SAMEE'; expected pairs or one of SAME,"):
+        conv_general_dilated(x, w, (1, 1), "SAMEE")
 
 
 def test_lax_s_precisions_ask_for_no_more_than_the_arrays_own() -> None:

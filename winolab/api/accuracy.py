@@ -14,7 +14,8 @@ from winolab.api import picture
 from winolab.api.data import DataLike
 from winolab.api.gpu_case import CaseOnGpu
 from winolab.api.layer import Layer
-from winolab.arguments.arrays import DtypeLike
+from winolab.api.memory import check_held
+from winolab.arguments.arrays import DtypeLike, flag
 from winolab.arguments.shapes import padding_text
 from winolab.arguments.values import Padding, Sizes, whole
 from winolab.arguments.words import plural
@@ -127,8 +128,8 @@ def accuracy(
 
     The result prints, ``to_dict()`` has it as JSON has it, ``plot()`` draws the distribution.
 
-    Raises ValueError, in one line, for what is unknown or does not fit, TypeError for values of
-    other types, MachineError without a GPU.
+    Raises ValueError, in one line, for what is unknown or does not fit, or is more than this
+    machine's memory holds, TypeError for values of other types, MachineError without a GPU.
 
     >>> found = winolab.accuracy((1, 20, 20, 16), (8, 3, 3, 16), algorithm="winograd:4x4:3x3")
     >>> f"{found.relative_rms:.1e}", f"{found.predicted:.1e}", found.row["bound_ratio"] <= 1
@@ -163,7 +164,8 @@ def accuracy(
         dilation="x".join(map(str, p.dilation)),
         groups=p.groups,
     )
-    case = CaseOnGpu.of(case) if gpu else case
+    case = CaseOnGpu.of(case) if flag(gpu, "gpu") else case
+    check_held(case)
     if name in DATA:
         return Accuracy(case.measure())
     first, second = (_stored(v, layer.run) for v in layer.data.drawn(p, direction, seed))

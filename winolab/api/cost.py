@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from winolab.algorithm import Algorithm, direct, parse_algorithm
 from winolab.api import picture
-from winolab.arguments.arrays import DtypeLike, precision_of_shapes
+from winolab.arguments.arrays import DtypeLike, flag, precision_of_shapes
+from winolab.arguments.shapes import nonempty
 from winolab.arguments.values import Padding, Sizes, layer_shapes, whole
 from winolab.kind import ShowsText
 from winolab.problem import Direction, Layout, Problem
@@ -118,20 +119,23 @@ def cost(
     >>> found.cheapest, f"{found.rows[0]['speedup']:.1f}"
     ('winograd:6x6:7x7', '8.2')
     """
-    problem = Problem.of(
-        *layer_shapes(input_shape, filter_shape),
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-        layout=layout,
+    problem = nonempty(
+        Problem.of(
+            *layer_shapes(input_shape, filter_shape),
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
+            groups=groups,
+            layout=layout,
+        )
     )
-    named = (
-        [algorithm] if algorithm is None or isinstance(algorithm, str | Algorithm) else algorithm
-    )
+    named = algorithm if isinstance(algorithm, Iterable) else [algorithm]
+    named = [algorithm] if isinstance(algorithm, str) else list(named)
+    if not named:
+        raise ValueError("algorithm is an empty list; expected one or several, or None")
     chosen = [direct() if each is None else parse_algorithm(each) for each in named]
     width = _bytes(arithmetic_of(precision_of_shapes(precision)))
-    return of_problem(problem, chosen, direction, width, levels, compare)
+    return of_problem(problem, chosen, direction, width, levels, flag(compare, "compare"))
 
 
 def of_problem(

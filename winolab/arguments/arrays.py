@@ -58,6 +58,13 @@ def _is_scalar(value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, np.generic)
 
 
+def flag(value: Any, name: str) -> bool:
+    """True or False, Python's or NumPy's, as the argument ``name``. Raises TypeError for others."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} is {value!r}; expected True or False")
+    return bool(value)
+
+
 def on_gpu(value: Any) -> bool:
     """Whether the array lives on a CUDA device."""
     if isinstance(value, np.ndarray):

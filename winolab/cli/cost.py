@@ -72,8 +72,10 @@ def command(
     winolab cost --input 1x28x28x8 --filter 8x7x7 --algorithm dwm:3:2 --picture
     ```
     """
-    problem = shapes.problem(
-        input, filter, stride=stride, padding=padding, dilation=dilation, groups=groups
+    problem = shapes.nonempty(
+        shapes.problem(
+            input, filter, stride=stride, padding=padding, dilation=dilation, groups=groups
+        )
     )
     algorithms = [parse_algorithm(text) for text in values(algorithm, POINTS)]
     found = of_problem(problem, algorithms, direction, levels=levels, compare=compare)

@@ -134,14 +134,6 @@ def cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def memory() -> int | None:
-    """Bytes of memory that the machine has; None where the system does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return None
-
-
 def gpus() -> list[dict[str, str]]:
     """Name, memory, driver and compute capability of each GPU that nvidia-smi lists."""
     fields = ("name", "memory.total", "driver_version", "compute_cap")

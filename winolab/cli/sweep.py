@@ -13,19 +13,19 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from decimal import Decimal
 from itertools import product
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
 from winolab.api.gpu_case import CaseOnGpu
+from winolab.api.memory import check_held
 from winolab.arguments.shapes import nonempty
-from winolab.cli.environment import memory, provenance
+from winolab.cli.environment import provenance
 from winolab.cli.screen.render import plain
 from winolab.cli.screen.tables import METRICS
 from winolab.lines import Lines
-from winolab.measure import FULL, OPERANDS, RESULTS, Case
+from winolab.measure import FULL, RESULTS, Case
 from winolab.ref.arithmetic import loops
 from winolab.spread import spread
 
@@ -37,7 +37,6 @@ FIELDS = r"\s*\w+="
 NUMBERS = (*METRICS, "unbounded")
 BEGINNING = b'{"algorithm": "'  # of a row's line
 MOST_DAMAGED = 100  # lines before the first row: a file with more holds something else
-ITEMSIZE = 4  # bytes of an operand's element: cases draw float32
 MOST_REASON = 200  # characters
 # Multiply-adds a second of one process, all that a case computes counted: NumPy's and Numba's.
 RATE, RATE_OF_LOOPS = 2.5e8, 6e8
@@ -59,19 +58,8 @@ def cases(**values: Sequence[Any]) -> list[Case]:
     found = dict.fromkeys(Case(**dict(zip(values, c, strict=True))) for c in combinations)
     for case in found:
         nonempty(case.problem)
-        _in_memory(case)
+        check_held(case)
     return list(found)
-
-
-def _in_memory(case: Case) -> None:
-    """Raise ValueError where this machine's memory does not hold the operands."""
-    first, second = (math.prod(getattr(case.problem, name)) for name in OPERANDS[case.direction])
-    wanted, there = ITEMSIZE * (first + second), memory()
-    if there and wanted > there:
-        raise ValueError(
-            f"input {case.input} and filter {case.filter} are {Decimal(wanted):.3g} B of operands, "
-            f"and this machine has {there:.3g} B of memory; expected smaller sizes"
-        )
 
 
 @dataclass(frozen=True)

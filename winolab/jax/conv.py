@@ -10,11 +10,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from winolab.algorithm import Algorithm
-from winolab.arguments.values import whole
+from winolab.arguments.values import per_dimension, sequence, whole
+from winolab.arguments.words import plural
 from winolab.jax.asked import Asked, check_dtype, options_of
 from winolab.jax.primitives import convolve
 
 LAX_PRECISIONS = tuple(each.name.lower() for each in lax.Precision)
+PADDINGS = ("SAME", "SAME_LOWER", "VALID")  # lax's, in letters of any case
 
 
 def conv_general_dilated(
@@ -41,8 +43,9 @@ def conv_general_dilated(
     own, or one of winolab.conv_forward's, "tf32". ``algorithm`` is an algorithm or its text
     ("winograd:4x4:3x3", "gamma:8:6:3"); None is direct convolution on the CPU and on a GPU the
     planner's choice of those that are predicted to err at most four times as much as direct
-    products in the same precision ("direct:4"). ``tolerance`` is winolab.conv_forward's: 1e-5
-    admits algorithms by their predicted error; ``workspace_limit`` is in bytes. On the CPU, what is
+    products in the same precision ("direct:4"). ``tolerance`` is winolab.conv_forward's, for data
+    uniform on [-1, 1]: 1e-5 admits algorithms by their predicted error; ``workspace_limit`` is in
+    bytes. On the CPU, what is
     named runs the reference, slowly.
 
     jit, grad, jvp, vmap and what is made of them serve, in any order and of any order; filters'
@@ -61,6 +64,12 @@ def conv_general_dilated(
     if preferred_element_type is not None:
         check_dtype("preferred_element_type", jnp.dtype(preferred_element_type).name)
     options = options_of(algorithm, _named(precision), tolerance, workspace_limit)
+    ndim = jnp.ndim(rhs) - 2
+    strides = _each("window_strides", window_strides, ndim)
+    longer = _each("lhs_dilation", (1,) * ndim if lhs_dilation is None else lhs_dilation, ndim)
+    dilation = _each("rhs_dilation", (1,) * ndim if rhs_dilation is None else rhs_dilation, ndim)
+    if isinstance(padding, str) and padding.upper() not in PADDINGS:
+        raise ValueError(f"padding {padding!r}; expected pairs or one of {', '.join(PADDINGS)}")
     feature_group_count = whole(feature_group_count, "feature_group_count")  # in a text: no NumPy's
     batch_group_count = whole(batch_group_count, "batch_group_count")
 
@@ -68,10 +77,10 @@ def conv_general_dilated(
         return lax.conv_general_dilated(
             a,
             b,
-            window_strides,
+            strides,
             padding,
-            lhs_dilation,
-            rhs_dilation,
+            None if lhs_dilation is None else longer,
+            dilation,
             dimension_numbers,
             feature_group_count,
             batch_group_count,
@@ -84,10 +93,7 @@ def conv_general_dilated(
         return jnp.zeros(expected.shape, expected.dtype)
     specs = lax.conv_dimension_numbers(lhs.shape, rhs.shape, dimension_numbers)
     lying = _Lying(*((spec[0], *spec[2:], spec[1]) for spec in specs))
-    strides, groups = tuple(map(int, window_strides)), feature_group_count
-    ndim = len(strides)
-    longer = tuple(map(int, lhs_dilation or (1,) * ndim))
-    dilation = tuple(map(int, rhs_dilation or (1,) * ndim))
+    groups = feature_group_count
     taps = [rhs.shape[i] for i in lying.w[1:-1]]
     if isinstance(padding, str):
         extents = [d * (r - 1) + 1 for d, r in zip(dilation, taps, strict=True)]
@@ -105,6 +111,14 @@ def conv_general_dilated(
     pads = tuple((max(0, low), max(0, high)) for low, high in pads)
     asked = Asked("forward", *lying, stride=strides, padding=pads, **geometry)
     return convolve(lhs, rhs, asked)
+
+
+def _each(name: str, value: Any, ndim: int) -> tuple[int, ...]:
+    """Integers of 1 or more, one a spatial dimension, as the argument ``name``."""
+    values = sequence(name, value)
+    if len(values) != ndim:
+        raise ValueError(f"{name} has {plural(len(values), 'value')}; expected {ndim}")
+    return per_dimension(values, ndim, name, 1)
 
 
 class _Lying(NamedTuple):

@@ -73,7 +73,8 @@ def _on_cpu(context: Any, a: Any, b: Any, *, asked: Asked) -> Any:
         compute = partial(reference.direct, asked, context.avals_out[0])
         lower: Any = mlir.lower_fun(compute, multiple_results=False)
         return lower(context, a, b)
-    return _called(_host_target(), context, a, b, _question(context, asked))
+    question = reference.resolved(_question(context, asked))
+    return _called(_host_target(), context, a, b, question)
 
 
 def _on_cuda(context: Any, a: Any, b: Any, *, asked: Asked) -> Any:

@@ -20,6 +20,8 @@ from winolab.jax.ffi import Call
 from winolab.options import ConvOptions
 from winolab.problem import Problem, shapes
 from winolab.ref import dispatch
+from winolab.ref.operands import arithmetic_of
+from winolab.ref.tolerance.cheapest import foreseen
 
 
 def run(call: Call) -> None:
@@ -43,7 +45,7 @@ def _read(text: bytes) -> tuple[Question, Problem, ConvOptions]:
 
 def _view(address: int, shape: Ints, dtype: str) -> np.ndarray:
     """The memory as an array."""
-    kind = BFLOAT16 if dtype == "bfloat16" else dtype_of(dtype)
+    kind = _kind(dtype)
     memory: Any = (ctypes.c_char * (math.prod(shape) * kind.itemsize)).from_address(address)
     return np.frombuffer(memory, kind).reshape(shape)
 
@@ -57,10 +59,26 @@ def check(asked: Asked, problem: Problem, dtype: str) -> None:
     _try(asked.direction, few, options, dtype)
 
 
+def resolved(question: Question) -> Question:
+    """The same with the algorithm that a tolerance admits, as it is traced: data are unknown, and
+    taken to be uniform on [-1, 1]. Raises ValueError where nothing keeps to it."""
+    asked = question.asked
+    if asked.tolerance is None:
+        return question
+    options = asked.options()
+    operands, result = _kind(question.dtype), _kind(asked.out_dtype)
+    run = arithmetic_of(options.precision, np.empty(0, operands))
+    found = foreseen(options.tolerance, question.problem, run, asked.direction, operands, result)
+    return replace(question, asked=replace(asked, algorithm=str(found), tolerance=None))
+
+
+def _kind(dtype: str) -> np.dtype:
+    return BFLOAT16 if dtype == "bfloat16" else dtype_of(dtype)
+
+
 @lru_cache(maxsize=1024)
 def _try(direction: str, problem: Problem, options: ConvOptions, dtype: str) -> None:
-    kind = BFLOAT16 if dtype == "bfloat16" else dtype_of(dtype)
-    a, b, _ = (np.zeros(shape, kind) for shape in shapes(direction, problem))
+    a, b, _ = (np.zeros(shape, _kind(dtype)) for shape in shapes(direction, problem))
     dispatch.convolve(direction, problem, a, b, options, None)
 
 

@@ -15,6 +15,7 @@ from winolab.algorithm import Tile
 from winolab.arguments.arrays import dtype_of
 from winolab.arguments.matrices import Matrices, Matrix, matrix
 from winolab.arguments.values import whole
+from winolab.arguments.words import type_of
 from winolab.points import Modulus, check_served, parse_points, text_of
 from winolab.ref.algebra import printed
 from winolab.ref.algebra.construct import Stages, constructed, multiplied_out, scaled
@@ -160,7 +161,10 @@ class Transforms:
         return printed.as_mathjax(self)
 
     def equivalent(self, other: Transforms) -> bool:
-        """Whether the two are the same up to the order and the scale of their rows."""
+        """Whether the two are the same up to the order and the scale of their rows. Raises
+        TypeError for what is no Transforms."""
+        if not isinstance(other, Transforms):
+            raise TypeError(f"{type_of(other)} is compared; expected Transforms")
         return sorted(self._canonical()) == sorted(other._canonical())
 
     def _canonical(self) -> list[tuple]:
@@ -200,7 +204,7 @@ def transforms(
 
     Raises ValueError for tiles out of range, wrong or repeated points, unknown scaling and matrices
     that are no convolution, naming the coefficient; TypeError for points that are not exact, n and
-    r that are no integers.
+    r that are no integers; OSError for a file that cannot be read.
 
     >>> print(*transforms(2, 3, "0,1,-1,inf").G[1])
     1/2 1/2 1/2

@@ -51,10 +51,7 @@ def within(
         if tolerance.kind != "predicted":
             raise ValueError(f"tolerance {tolerance} of complex arrays; expected a number")
         tolerance = replace(tolerance, most=tolerance.most / math.sqrt(2))
-    formats = [FORMAT_OF.get(_component(array.dtype)) for array in arrays]
-    stored = isinstance(run, Float) and all(
-        f is not None and not Unit.of(run.storage, f).relative for f in formats
-    )
+    stored = _stored(run, *(array.dtype for array in arrays))
     data = (U11 if operands[0] is None else _moments(operands[0]), _moments(operands[1]))
     format_ = FORMAT_OF.get(_component(result))
     try:
@@ -69,6 +66,28 @@ def within(
                     "limits; expected finite numbers, or name an algorithm in its place"
                 ) from None
         raise
+
+
+def foreseen(
+    tolerance: Tolerance,
+    problem: Problem,
+    run: Arithmetic,
+    direction: str,
+    operands: np.dtype,
+    result: np.dtype,
+) -> Algorithm:
+    """The same for operands of a dtype that are uniform on [-1, 1]. Raises as ``cheapest``."""
+    stored = _stored(run, operands)
+    format_ = FORMAT_OF.get(_component(result))
+    return cheapest(tolerance, problem, run, direction, (U11, U11), format_, stored)
+
+
+def _stored(run: Arithmetic, *dtypes: np.dtype) -> bool:
+    """Whether the arithmetic's storage format holds numbers of these dtypes."""
+    formats = [FORMAT_OF.get(_component(dtype)) for dtype in dtypes]
+    return isinstance(run, Float) and all(
+        f is not None and not Unit.of(run.storage, f).relative for f in formats
+    )
 
 
 def _component(dtype: np.dtype) -> np.dtype:
