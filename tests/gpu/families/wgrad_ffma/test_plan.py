@@ -23,7 +23,7 @@ from winolab.gpu.families.wgrad import (
     choose,
 )
 from winolab.gpu.families.wgrad_ffma.config import CONFIGS, Config
-from winolab.gpu.families.wgrad_ffma.cost import instructions, spent
+from winolab.gpu.families.wgrad_ffma.cost import ends, instructions, spent
 from winolab.gpu.families.wgrad_ffma.plan import WgradFfmaPlan, flat_plans
 from winolab.gpu.families.wgrad_ffma.source import source
 from winolab.gpu.planner.device_model import MODEL
@@ -45,6 +45,29 @@ def every(
 
 def best(problem: Problem, algorithm: Algorithm | None = None, **how) -> WgradFfmaPlan:
     return min(every(problem, algorithm, **how), key=lambda p: p.predicted)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.integers(1, 40), st.integers(1, 5), st.integers(0, 4), st.integers(0, 9), st.integers(1, 6)
+)
+def test_ends_are_units_that_lie_partly_outside(size, taps, padding, more, r) -> None:
+    if size + 2 * padding < taps:
+        return
+    g, tile = Gradient.of(Problem.of((1, size, 1), (1, taps, 1), padding=padding)), Tile(taps, r)
+    pitch = g.output[2] + more
+    starts = range(0, pitch, r if pitch % r == 0 else 1)
+    at_ends = [
+        at < padding or at + tile.inputs > size + padding or at + r > g.output[2] for at in starts
+    ]
+    assert ends(g, tile, pitch) == 1 - (1 - sum(at_ends) / len(starts)) ** 2
+
+
+def test_ends_of_a_row_are_counted_without_going_along_it() -> None:
+    """No memory holds so long a row; five million took 7 s."""
+    long, g = 1 << 44, Gradient.of(Problem.of((1, 9, 1), (1, 3, 1), padding=1))
+    g = replace(g, input=(1, 1, long), output=(1, 1, long))
+    assert 0 < ends(g, Tile(3, 2), long) < 1e-9
 
 
 @settings(max_examples=50, deadline=None)

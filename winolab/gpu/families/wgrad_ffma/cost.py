@@ -26,8 +26,10 @@ SCHEDULERS = 4  # of a multiprocessor, which take turns with a block's warps
 def ends(g: Gradient, tile: Tile, pitch: int) -> float:
     """The share of a warp's pairs of units one of which lies at an end of its row."""
     starts = range(0, pitch, 1 if pitch % tile.r else tile.r)
-    inside = range(g.padding[2], g.input[2] + g.padding[2] - tile.inputs + 1)
-    share = sum(at not in inside or at + tile.r > g.output[2] for at in starts) / len(starts)
+    behind = min(g.input[2] + g.padding[2] - tile.inputs, g.output[2] - tile.r) + 1
+    before = max(0, -(-g.padding[2] // starts.step))
+    inside = len(starts[before : max(0, -(-behind // starts.step))])
+    share = (len(starts) - inside) / len(starts)
     return 1 - (1 - share) ** 2
 
 
