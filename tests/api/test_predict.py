@@ -162,6 +162,23 @@ def test_nothing_to_compute_is_refused() -> None:
         winolab.predict((0, 9, 9, 4), (4, 3, 3, 4))
 
 
+@pytest.mark.parametrize(
+    ("shapes", "how"),
+    [
+        (((2, 1, 1, 8), (4, 1, 1, 8)), {"stride": 2, "padding": 1}),
+        (((1, 5, 8), (2, 3, 8)), {"stride": 50, "padding": 5}),
+    ],
+)
+@pytest.mark.parametrize("direction", ["forward", "backward_filter"])
+def test_outputs_of_padding_alone_do_not_err(shapes: Any, how: Any, direction: str) -> None:
+    found = winolab.predict(*shapes, direction=direction, **how)
+    assert found.relative_rms == 0
+    x, w = (np.ones(shape, np.float32) for shape in shapes)
+    if direction == "forward":
+        assert winolab.predict(x, w, **how).relative_rms == 0
+        assert not winolab.conv_forward(x, w, **how).any()
+
+
 @pytest.mark.parametrize("name", ["predict", "bound", "cost", "tolerance", "plan", "accuracy"])
 def test_arrays_are_no_shapes(name: str) -> None:
     x, w = np.ones((1, 8, 8, 4), "f4"), np.ones((4, 3, 3, 4), "f4")

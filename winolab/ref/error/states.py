@@ -69,7 +69,9 @@ def stages(
     if not boxes:
         return ()
     box = max(boxes, key=lambda box: np.prod([s.outputs for s in box.segments]))
-    kind = max(kinds(layer, box), key=lambda kind: kind.share)
+    kind = max(kinds(layer, box), key=lambda kind: kind.share, default=None)
+    if kind is None:  # all that meets its outputs is padding
+        return ()
     of = programs_of(algorithm)
     sides = zip(box.segments, kind.edges, kind.kept, strict=True)
     axes = [axis_of(s.tile, of(s.tile), run, edges, kept) for s, edges, kept in sides]
