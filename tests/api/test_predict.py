@@ -170,13 +170,9 @@ def test_nothing_to_compute_is_refused() -> None:
     ],
 )
 @pytest.mark.parametrize("direction", ["forward", "backward_filter"])
-def test_outputs_of_padding_alone_do_not_err(shapes: Any, how: Any, direction: str) -> None:
+def test_outputs_of_padding_alone_do_not_err(shapes: Any, how: Any, direction: Any) -> None:
     found = winolab.predict(*shapes, direction=direction, **how)
     assert found.relative_rms == 0
-    x, w = (np.ones(shape, np.float32) for shape in shapes)
-    if direction == "forward":
-        assert winolab.predict(x, w, **how).relative_rms == 0
-        assert not winolab.conv_forward(x, w, **how).any()
 
 
 @pytest.mark.parametrize("name", ["predict", "bound", "cost", "tolerance", "plan", "accuracy"])
