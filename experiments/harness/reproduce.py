@@ -169,7 +169,9 @@ def main(
     for _, _, grid in () if as_json else tried:
         console.print(grid, "")
     every_table = studies.results({table.key: rows for table, rows in results})
-    path = page.write(every_table, page.REPORT)
+    with process.progress(quiet=False) as bar:
+        task = bar.add_task("sections of the report", total=len(every_table))
+        path = page.write(every_table, page.REPORT, lambda: bar.advance(task))
     seconds = time.perf_counter() - started
     for name, counted in headlines(every_table).items():
         console.print(f"{facts.named(name)}: {counted.text}", highlight=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -30,8 +30,13 @@ FEW = 40  # numbers that stand open
 MANY = 200  # and those of which the page has the first, where none is judged
 
 
-def write(results: Sequence[tuple[Table, Sequence[Row]]], path: Path) -> Path:
-    """Write the report of these tables and their rows; returns its path.
+def write(
+    results: Sequence[tuple[Table, Sequence[Row]]],
+    path: Path,
+    told: Callable[[], object] = lambda: None,
+) -> Path:
+    """Write the report of these tables and their rows; returns its path. ``told`` hears when each
+    table's section is done: its figures take a second each.
 
     One file: a bar of contents, an overview, and a section a paper (or study of our own), of which
     a script shows one at a time.
@@ -47,7 +52,7 @@ def write(results: Sequence[tuple[Table, Sequence[Row]]], path: Path) -> Path:
         f'<nav aria-label="Contents"><div>{bar}</div></nav>\n'
         f"<header><h1>winolab: five papers' tables beside ours</h1>{_provenance(results)}</header>"
         f'\n<main>\n<section id="overview"><h2>Overview</h2>{"".join(overview)}</section>\n'
-        + "\n".join(_study(name, mine, cells) for name, mine in found.items())
+        + "\n".join(_study(name, mine, cells, told) for name, mine in found.items())
         + "\n</main>"
     )
     page = (
@@ -69,7 +74,12 @@ def _named(study: str) -> str:
     return facts.facts(study)["paper"].get("name") or facts.cited(study)
 
 
-def _study(name: str, results: Sequence[tuple[Table, Sequence[Row]]], cells) -> str:
+def _study(
+    name: str,
+    results: Sequence[tuple[Table, Sequence[Row]]],
+    cells: Mapping[str, list[Cell]],
+    told: Callable[[], object],
+) -> str:
     """The section of a paper: what it is, what of it is here, and each table."""
     texts, drawn = studies.merged("texts", "TEXTS"), studies.merged("figures", "FIGURES")
     head = f"<h2>{escape(_named(name))}</h2>"
@@ -85,16 +95,12 @@ def _study(name: str, results: Sequence[tuple[Table, Sequence[Row]]], cells) -> 
         f"{escape(table.title)}</li>"
         for table, _ in results
     )
-    sections = (
-        _section(
-            table,
-            rows,
-            cells[table.key],
-            texts.get(table.key) or absent(table),
-            drawn.get(table.key, ()),
-        )
-        for table, rows in results
-    )
+    sections = []
+    for table, rows in results:
+        text = texts.get(table.key) or absent(table)
+        figures = drawn.get(table.key, ())
+        sections.append(_section(table, rows, cells[table.key], text, figures))
+        told()
     return "\n".join([f'<section id="{name}">{head}<ul>{links}</ul>', *sections, "</section>"])
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -80,3 +84,39 @@ def test_a_file_that_never_ends_loading_is_no_kernel(tmp_path: Path, monkeypatch
     monkeypatch.setattr(apart, "LOADING", 0.5)
     with pytest.raises(ValueError, match=r"conv: loading took longer than 0\.5 s"):
         judge_apart(f"{file}:conv", Claim(), {}, {})
+
+
+JUDGING = """
+from winolab.judge.apart import judge_apart
+from winolab.judge.claim import Claim
+judge_apart({kernel!r}, Claim(), {{}}, {{"count": 0}})
+"""
+SLEEPING = """
+import os, pathlib, time
+def conv(x, w, **geometry):
+    place = pathlib.Path({place!r})
+    place.with_suffix(".new").write_text(str(os.getpid()))
+    place.with_suffix(".new").replace(place)
+    time.sleep(1e6)
+"""
+
+
+def test_whoever_ends_a_judgement_ends_the_kernel(tmp_path: Path) -> None:
+    """It went on, and wrote a traceback where nobody read any more."""
+    place, file = tmp_path / "place", tmp_path / "sleeping.py"
+    file.write_text(SLEEPING.format(place=str(place)))
+    judging = subprocess.Popen(
+        [sys.executable, "-c", JUDGING.format(kernel=f"{file}:conv")],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    until(place.exists)
+    judging.terminate()
+    assert judging.communicate(timeout=60)[1] == ""  # which the kernel holds open, too
+    until(lambda: not Path(f"/proc/{place.read_text()}").exists())
+
+
+def until(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.02)

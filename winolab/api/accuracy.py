@@ -30,7 +30,7 @@ from winolab.ref.quantized.scales import Single
 SAMPLE = 4096  # results that are computed where a sample can be
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Accuracy(ShowsText):
     """What ``winolab.accuracy`` measured; ``print`` shows it.
 
@@ -69,7 +69,7 @@ class Accuracy(ShowsText):
         return self.row["prediction"]
 
     def to_dict(self) -> dict[str, Any]:
-        """The row, as JSON has it."""
+        """The row, as JSON has it; but NaN and infinity are floats."""
         return dict(self.row)
 
     def plot(self, axes: Any = None) -> Any:

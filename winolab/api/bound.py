@@ -23,7 +23,7 @@ from winolab.ref.error.proven import proven
 from winolab.ref.tolerance.normwise import normwise, products
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Bound(ShowsText):
     """What ``winolab.bound`` found; ``print`` shows it.
 
@@ -43,7 +43,7 @@ class Bound(ShowsText):
     bounds: np.ndarray | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The question and the answer, as JSON has it."""
+        """The question and the answer, as JSON has it; but NaN and infinity are floats."""
         return {
             **self.layer.facts,
             "absolute": self.absolute,

@@ -26,7 +26,7 @@ MOST_LEVELS = 64
 SHOWN = ("flops", "speedup", "multiplications", "workspace_bytes", "traffic_bytes")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Costs(ShowsText):
     """What ``winolab.cost`` found, a row an algorithm; ``print`` shows them as a table.
 

@@ -26,7 +26,7 @@ from winolab.ref.kinds.registry import ENGINES
 SHOWN = 1e-12  # chances below it are told to machines alone
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Predicted(ShowsText):
     """What ``winolab.predict`` found; ``print`` shows it.
 
@@ -83,7 +83,7 @@ class Predicted(ShowsText):
         return self.prediction.errors
 
     def to_dict(self) -> dict[str, Any]:
-        """The question and the answer, as JSON has it."""
+        """The question and the answer, as JSON has it; but NaN and infinity are floats."""
         return {
             **self.layer.facts,
             "relative_rms": self.relative_rms,

@@ -80,7 +80,7 @@ class Checked(ShowsText):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tolerances(ShowsText):
     """What ``winolab.tolerance`` found; ``print`` shows it.
 
@@ -104,7 +104,7 @@ class Tolerances(ShowsText):
     bounds: np.ndarray | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """The question and the answer, as JSON has it."""
+        """The question and the answer, as JSON has it; but NaN and infinity are floats."""
         return {
             **self.layer.facts,
             "result": self.result,

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any
 
 from winolab.gpu.machine import MachineError
@@ -113,7 +113,18 @@ def _alone(*given: Any) -> None:
     """``_run``, as the leader of its own processes."""
     with suppress(AttributeError, OSError):
         os.setsid()
+    if parent := multiprocessing.parent_process():
+        Thread(target=_end_after, args=(parent,), daemon=True).start()
     _run(*given)
+
+
+def _end_after(parent: Any) -> None:
+    """End this process, and those that it forked, where its parent ends first: by a signal, say."""
+    parent.join()
+    with suppress(AttributeError, ProcessLookupError, PermissionError):
+        if os.getpgrp() == os.getpid():
+            os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(1)
 
 
 def _run(

@@ -164,6 +164,12 @@ def test_blocks_that_a_device_does_not_hold_are_refused(device, text) -> None:
         plan(request)
 
 
+def test_a_refused_precision_names_the_one_that_has_kernels() -> None:
+    problem = Problem.of((1, 8, 8, 4), (4, 1, 1, 4))
+    with pytest.raises(ValueError, match=r"3 × 3 taps; precision 'fp16' has other kernels$"):
+        plan(Request(problem, "forward", H100, None, "fp16_ffma"))
+
+
 TURING = replace(H100, name="RTX 2080 Ti", compute_capability=(7, 5))
 X, W = (2, 9, 9, 8), (8, 3, 3, 8)
 REFUSED = {

@@ -151,6 +151,9 @@ def plan(request: Request, apart: bool = False) -> Plan:
         reasons = choice.reasons
         if not request.algorithm:  # that transforms need unit strides explains nothing unasked for
             reasons = tuple(r for r in reasons if not r.startswith(TRANSFORMS)) or reasons
+        of_all, _, named = request.precision.partition("_")
+        if named and not request.named:
+            reasons = (*reasons, f"precision {of_all!r} has other kernels")
         raise ValueError("; ".join(reasons) or nothing)
     limit = request.workspace_limit
     if apart and limit is not None:
