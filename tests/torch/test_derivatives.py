@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.autograd import gradcheck, gradgradcheck
+from torch._dynamo import compiled_autograd
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
@@ -20,7 +22,7 @@ from tests.torch.transforms import GROUPS, SHAPES, convolve, transforms
 from winolab.problem import in_layout, shapes
 from winolab.torch.asked import DIRECTIONS, Options
 from winolab.torch.derivatives import gradient
-from winolab.torch.operators import OPERATORS
+from winolab.torch.operators import OPERATORS, forward
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 
@@ -112,6 +114,61 @@ def test_derivatives_are_asked_for_as_the_result_was() -> None:
             assert Options(*arguments[-len(expected.given()) :]) == expected
             if wanted != "forward":
                 assert arguments[2] == arrays[operand].shape
+
+
+TANGENTS = {
+    "dual": lambda f, x, w, u, v: dual(f, x, w, u, v),
+    "jvp": lambda f, x, w, u, v: torch.func.jvp(f, (x, w), (u, v))[1],
+    "jvp of w": lambda f, x, w, u, v: torch.func.jvp(partial(f, x), (w,), (v,))[1],
+    "jvp of grad": lambda f, x, w, u, v: torch.func.jvp(
+        torch.func.grad(lambda w: (f(x, w) ** 3).sum()), (w,), (v,)
+    )[1],
+    "jacfwd": lambda f, x, w, u, v: torch.func.jacfwd(partial(f, x[:1]))(w),
+}
+
+
+def dual(f: Any, x: Any, w: Any, u: Any, v: Any) -> Any:
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(f(forward_ad.make_dual(x, u), w)).tangent
+
+
+@pytest.mark.parametrize("kind", TANGENTS)
+def test_compiled_code_has_tangents(kind: str) -> None:
+    """A graph enters a level of forward differentiation past torch.autograd.forward_ad: tangents
+    were lost without a word."""
+    torch.compiler.reset()
+    operands = tensors((2, 2, 4, 4), (2, 2, 2, 2), (2, 2, 4, 4), (2, 2, 2, 2))
+    for name in ("conv2d", "conv_transpose2d")[: 1 + (kind == "jvp")]:
+        due = TANGENTS[kind](partial(theirs, name), *operands)
+        found = torch.compile(partial(TANGENTS[kind], ours(name)), backend="eager")(*operands)
+        # fewer than 2^9 sums of FP64 products, as below
+        assert float((found - due).abs().max()) <= 2.0**-40 * float(due.abs().max())
+    level = torch._C._enter_dual_level()
+    try:
+        x, w, u, _ = operands
+        known: Any = torch._VF
+        dual_x = known._make_dual(x, u, level=level)
+        y = OPERATORS["forward"](dual_x, w, [1, 1], [0] * 4, [1, 1], 1)
+        assert known._unpack_dual(y, level=level).tangent is not None
+    finally:
+        torch._C._exit_dual_level(level)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that")  # its own
+def test_compiled_autograd_takes_the_nodes() -> None:
+    """Their arguments differ where all sizes are the same."""
+    x, w = (v.requires_grad_() for v in tensors((2, 4, 6, 5), (8, 4, 3, 3)))
+
+    def loss(padding: tuple[int, ...], algorithm: str | None) -> Any:
+        y = forward(x, w, (1, 1), padding, (1, 1), 1, algorithm)
+        return y.square().sum()
+
+    for asked in (((1, 0, 0, 1), None), ((0, 1, 1, 0), "winograd:2x2:3x3")):
+        due = torch.autograd.grad(loss(*asked), (x, w))
+        x.grad = w.grad = None
+        with compiled_autograd._enable(torch.compile(backend="eager")):
+            loss(*asked).backward()
+        assert all(torch.equal(v.grad, right) for v, right in zip((x, w), due, strict=True))
 
 
 @pytest.mark.parametrize("reentrant", [False, True])

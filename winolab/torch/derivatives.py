@@ -84,7 +84,8 @@ def asked_for(
     start = direction != "forward"
     geometry, options = arguments[start : start + 4], arguments[start + 4 :]
     if options:
-        options = _of_gradient(direction, wanted, options, on_cpu)
+        found = _of_gradient.__wrapped__ if is_dynamo_compiling() else _of_gradient
+        options = found(direction, wanted, options, on_cpu)
     shapes = () if wanted == "forward" else (shape,)
     return wanted, first, second, (*shapes, *geometry, *options)
 
@@ -147,12 +148,17 @@ def register(
             return None, by(0, *of) if first else None, by(1, *of) if second else None, None
 
         @staticmethod
+        def _compiled_autograd_key(ctx: Any) -> tuple[int, ...]:
+            """As torch.autograd.Function's; what its graph reads of ``ctx`` it guards."""
+            return (ctx._autograd_function_id,)
+
+        @staticmethod
         def jvp(ctx, _, da, db, rest):  # pyright: ignore[reportIncompatibleMethodOverride]
             geometry, options = split(direction, ctx.arguments)
             options = replace(options, scale=None)  # of the operands, not of their tangents
             shape = ctx.arguments[: direction != "forward"]
             behind = (*shape, *geometry, *options.given())
-            a, b = (forward_ad.unpack_dual(v).primal for v in ctx.saved_tensors)
+            a, b = (torch._VF._unpack_dual(v, level=0).primal for v in ctx.saved_tensors)
             pairs = ((p, q) for p, q in ((da, b), (a, db)) if p is not None)
             with ctx.modes():
                 return sum(operator(p, q, *behind) for p, q in pairs if q is not None)
@@ -160,13 +166,13 @@ def register(
     apply: Any = Convolution.apply  # pyright: ignore[reportAttributeAccessIssue]
 
     def unknown(keyset: Any, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
-        if a.requires_grad or b.requires_grad or forward_ad._current_level >= 0:
-            if torch._C._are_functorch_transforms_active():
-                modes = partial(_modes, torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled())
-                with enable_single_level_autograd_function():
-                    return apply((keyset, modes), a, b, arguments)
-            return apply((keyset, nullcontext), a, b, arguments)
-        return run(keyset, (a, b, *arguments))
+        # Whether or not an operand requires grad: it may have a tangent, of which compiled code
+        # tells torch.autograd.forward_ad nothing.
+        if torch._C._are_functorch_transforms_active():
+            modes = partial(_modes, torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled())
+            with enable_single_level_autograd_function():
+                return apply((keyset, modes), a, b, arguments)
+        return apply((keyset, nullcontext), a, b, arguments)
 
     def kernel(keyset: Any, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
         # Whatever else looks on has seen this call.

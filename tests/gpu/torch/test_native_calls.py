@@ -10,6 +10,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
+from torch._dynamo import compiled_autograd  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import winolab.torch  # noqa: E402
@@ -85,6 +86,59 @@ def test_whatever_looks_on_is_asked(prepared) -> None:
     with torch.profiler.profile() as profiled:
         OURS(x, w)
     assert "winolab::conv_forward" in {event.name for event in profiled.events()}
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # dual_level's own
+def test_tangents_that_compiled_code_tells_no_level_of(prepared) -> None:
+    """A graph enters a level of forward differentiation past torch.autograd.forward_ad."""
+    x, w = (v.detach() for v in kept())
+    with torch.no_grad():
+        for _ in range(4):
+            OURS(x, w)
+    before = Launch.native
+    for name in ("conv2d", "conv_transpose2d"):
+
+        def tangent(where: Any, how: Any, name: str = name) -> Any:
+            v = w if name == "conv2d" else w.transpose(0, 1)
+            return torch.func.jvp(lambda x: getattr(where, name)(x, v, **how), (x,), (x,))[1]
+
+        due = tangent(torch.nn.functional, {"padding": 1})
+        found = torch.compile(tangent, backend="eager", fullgraph=True)(winolab.torch, HOW)
+        torch.testing.assert_close(found, due, rtol=1e-4, atol=1e-4)
+    level = torch._C._enter_dual_level()
+    try:
+        operator = operators.OPERATORS["forward"]
+        arguments = [1, 1], [1, 1, 1, 1], [1, 1], 1, HOW["algorithm"], HOW["precision"]
+        torch.testing.assert_close(operator(x, w, *arguments), THEIRS(x, w), rtol=1e-4, atol=1e-4)
+        y = operator(torch._make_dual(x, x, level=level), w, *arguments)
+        tangent = torch._VF._unpack_dual(y, level=level).tangent
+        torch.testing.assert_close(tangent, THEIRS(x, w), rtol=1e-4, atol=1e-4)
+    finally:
+        torch._C._exit_dual_level(level)
+    assert bool(Launch.native > before) == bool(plain.NATIVE.module)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that")  # its own
+def test_compiled_autograd_takes_its_nodes(prepared) -> None:
+    """Those that were recorded past Python, too, with arguments that differ where shapes do not."""
+    x, w = kept()
+    geometries = (1, 0, 0, 1), (0, 1, 1, 0), (1, 0, 0, 1)
+    how = (1, 1), 1, HOW["algorithm"], HOW["precision"]
+
+    def y(padding: tuple[int, ...]) -> Any:
+        return operators.forward(x, w, (1, 1), padding, *how)
+
+    for padding in geometries:
+        for _ in range(4):
+            due = torch.autograd.grad(y(padding).square().sum(), (x, w))
+        loss = y(padding).square().sum()
+        node = loss.grad_fn.next_functions[0][0].next_functions[0][0]
+        assert hasattr(node, "saved_tensors") == (plain.NATIVE.module is None)
+        x.grad = w.grad = None
+        with compiled_autograd._enable(torch.compile(backend="eager")):
+            loss.backward()
+        for got, right in zip((x.grad, w.grad), due, strict=True):
+            torch.testing.assert_close(got, right, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("prepared", ["native"], indirect=True)

@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
 
 from winolab.arguments.arrays import seen
 from winolab.gpu import driver
@@ -133,7 +132,7 @@ class Native:
         """Take calls to a module from now on."""
         stream_of = TORCH.looks()[1]
         functions = driver.make_current, stream_of, self.gradient
-        module.setup(self.plain, self.casting, vars(forward_ad), *functions)
+        module.setup(self.plain, self.casting, *functions)
         with self._lock:
             self.module = module
             for each in self._waiting or ():

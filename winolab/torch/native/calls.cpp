@@ -6,6 +6,13 @@
 #include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>
+#include <torch/version.h>
+
+// Nodes say what compiled autograd asks in other words before.
+#define COMPILED_AUTOGRAD (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13)
+#if COMPILED_AUTOGRAD
+#include <torch/csrc/dynamo/compiled_autograd.h>
+#endif
 
 #include "dispatched.h"
 #include "kept.h"
@@ -74,6 +81,27 @@ struct ConvolutionBackward : torch::autograd::Node {
                                            wrapped[0].ptr(), wrapped[1].ptr(), wrapped[2].ptr(),
                                            state.arguments[arguments]));
   }
+
+#if COMPILED_AUTOGRAD
+  // What compiled autograd's graph depends on beside the gradients of the result.
+  void compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) const override {
+    args.collect(static_cast<int64_t>(direction));
+    args.collect(arguments);
+    args.collect(a, false);
+    args.collect(b, false);
+  }
+
+  // The operators that compute the gradients, of tensors that stand for those that were saved.
+  variable_list apply_with_saved(const variable_list& grads,
+                                 torch::dynamo::autograd::SwapSavedVariables& saved) override {
+    saved.before(a);
+    saved.before(b);
+    variable_list found = apply(variable_list(grads));
+    saved.after(a);
+    saved.after(b);
+    return found;
+  }
+#endif
 
   void release_variables() override {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -319,11 +347,11 @@ PyObject* keep(PyObject*, PyObject* const* given, Py_ssize_t count) {
   END_HANDLE_TH_ERRORS
 }
 
-// setup(plain, casting, forward_ad, make_current, stream_of, gradient): what plain.py knows of
+// setup(plain, casting, make_current, stream_of, gradient): what plain.py knows of
 // keys, and functions; forgets what was kept.
 PyObject* setup(PyObject*, PyObject* const* given, Py_ssize_t count) {
   HANDLE_TH_ERRORS
-  TORCH_CHECK(count == 6, "setup takes 6 arguments");
+  TORCH_CHECK(count == 5, "setup takes 5 arguments");
   state.plain.clear();
   for (pybind11::handle each : pybind11::handle(given[0]))
     state.plain.push_back(integer(each.ptr()));
@@ -332,12 +360,10 @@ PyObject* setup(PyObject*, PyObject* const* given, Py_ssize_t count) {
   for (Py_ssize_t i = 0; PyDict_Next(given[1], &i, &key, &value);)
     state.casting[{integer(PyTuple_GET_ITEM(key, 0)), integer(PyTuple_GET_ITEM(key, 1))}] =
         static_cast<unsigned>(integer(value));
-  for (Py_ssize_t i = 2; i < 6; ++i) Py_INCREF(given[i]);
-  state.forward_ad = given[2];
-  state.make_current = given[3];
-  state.stream_of = given[4];
-  state.gradient = given[5];
-  if (!state.level) state.level = PyUnicode_InternFromString("_current_level");
+  for (Py_ssize_t i = 2; i < 5; ++i) Py_INCREF(given[i]);
+  state.make_current = given[2];
+  state.stream_of = given[3];
+  state.gradient = given[4];
   if (!state.questions) state.questions = PyDict_New();
   entries.clear();
   Py_RETURN_NONE;

@@ -42,9 +42,8 @@ struct Entry {
 struct State {
   std::vector<Word> plain;                                 // sets of keys of tensors
   std::map<std::pair<Word, Word>, unsigned> casting;       // a thread's: 1 casts on CPUs, 2 on GPUs
-  PyObject* forward_ad = nullptr;                          // its module's names
   PyObject *make_current = nullptr, *stream_of = nullptr;  // of a device's index
-  PyObject *gradient = nullptr, *level = nullptr;
+  PyObject* gradient = nullptr;
   PyObject* questions = nullptr;     // arguments -> their number
   std::vector<PyObject*> arguments;  // by their number
 };
@@ -133,9 +132,8 @@ inline bool is_plain(std::initializer_list<const at::Tensor*> tensors, bool& cas
   for (const at::Tensor* each : tensors) {
     Word keys = each->key_set().raw_repr();
     if (std::find(state.plain.begin(), state.plain.end(), keys) == state.plain.end()) return false;
+    if (each->_fw_grad(0).defined()) return false;  // a tangent: compiled code tells Python no level
   }
-  PyObject* level = PyDict_GetItem(state.forward_ad, state.level);
-  if (!level || PyLong_AsLong(level) >= 0) return false;
   if (at::impl::PythonTorchFunctionTLS::stack_len() || torch::profiler::impl::profilerEnabled())
     return false;
   auto local = c10::impl::tls_local_dispatch_key_set();
