@@ -245,7 +245,7 @@ class Case:
         if not self._tiled:
             return expected(x, w, *how, direction=self.direction)
         first, second = (
-            replace(Moments.of(v.reshape(-1)[:MOMENTS]), peak=float(max(v.max(), -v.min())))
+            replace(Moments.measured(v.reshape(-1)[:MOMENTS]), peak=float(max(v.max(), -v.min())))
             for v in (x, w)
         )
         return predict(first, second, *how, direction=self.direction, programs=self.programs)

@@ -126,6 +126,42 @@ def test_transforms_are_equivalent_to_transforms() -> None:
         winolab.transforms(2, 3).equivalent(other)
 
 
+@pytest.mark.parametrize("element", [np.nan, np.inf])
+def test_data_that_are_not_finite_are_refused_or_told(element: float) -> None:
+    x, w = np.ones(X, "f4"), np.ones(W, "f4")
+    x[0, 0, 0, 0] = x[1, 2, 3, 0] = element
+    for name in ("predict", "accuracy"):
+        with pytest.raises(ValueError, match=r"^x of data holds 2 elements that are NaN or inf"):
+            ASKED[name](X, W, data=(x, w))
+    shown = str(winolab.tolerance(X, W, data=(x, w)))
+    assert "not finite     2 elements of x are NaN or infinite, and zero for these" in shown
+    assert "nothing is proven" in str(winolab.bound(X, W, data=(x, w)))
+    clean = np.ones(X, "f4"), w
+    assert "not finite" not in str(winolab.tolerance(X, W, data=clean))
+
+
+@pytest.mark.parametrize("name", ["predict", "bound", "tolerance", "accuracy"])
+def test_moments_that_no_data_have_are_refused(name: str) -> None:
+    for mean, variance in ((np.nan, 1.0), (0.0, np.inf), (0.0, -1.0)):
+        with pytest.raises(ValueError, match=r"^data has mean .* expected finite numbers"):
+            ASKED[name](X, W, data=winolab.Moments(mean, variance))
+    with pytest.raises(ValueError, match="an array without elements has no moments"):
+        winolab.Moments.of(np.zeros(0))
+
+
+def test_tolerances_tell_of_an_overflow() -> None:
+    """Results of 36 products of numbers near 1000 are beyond float16; of numbers near 1, not."""
+    for scale, chance in ((1.0, 0.0), (1000.0, 1.0)):
+        arrays = tuple(np.full(shape, scale, "f4") for shape in (X, W))
+        moments = winolab.Moments(scale, scale**2 / 100)
+        for data in (arrays, moments):
+            found = winolab.tolerance(X, W, data=data, precision="fp16")
+            assert found.overflow == found.to_dict()["overflow"] == pytest.approx(chance, abs=1e-9)
+            assert ("overflow       1 of any result" in str(found)) == (chance == 1)
+            wide = winolab.tolerance(X, W, data=data, precision="fp16", out_dtype="float32")
+            assert wide.overflow == pytest.approx(0.0, abs=1e-9)
+
+
 @every
 def test_no_precision_is_fp32(name: str) -> None:
     assert told(ASKED[name](X, W, precision=None)) == told(ASKED[name](X, W, precision="fp32"))

@@ -143,6 +143,7 @@ def accuracy(
         "layout": layout,
     }
     layer = Layer.of(input_shape, filter_shape, direction, algorithm, geometry, precision, data)
+    layer.data.check_finite(direction)
     p, name = layer.problem, layer.data.name
     sampled = ENGINES[layer.algorithm.kind].TILED and direction == "forward" and p.groups == 1
     sampled = sampled and not isinstance(layer.run, Single)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from winolab.arguments.values import nearest
+from winolab.arguments.words import agreeing, plural
 from winolab.measure import DATA, filled
 from winolab.problem import NAMES, Problem, in_layout, shapes
 from winolab.ref.arithmetic.simulated import Arithmetic
@@ -60,6 +62,12 @@ class Data:
             )
         first, second = data
         if isinstance(first, Moments) and isinstance(second, Moments):
+            for m in (first, second):
+                if not (math.isfinite(m.mean) and 0 <= m.variance < math.inf):
+                    raise ValueError(
+                        f"data has mean {m.mean:g} and variance {m.variance:g}; expected finite "
+                        "numbers, the variance 0 or more"
+                    )
             return cls("moments", (first, second), (NORMAL, NORMAL))
         arrays = []
         for name, array, shape in zip(names, data, shapes(direction, problem), strict=False):
@@ -90,10 +98,29 @@ class Data:
             found.append(m.peak or abs(m.mean) + quantile * math.sqrt(m.variance))
         return found[0], found[1]
 
+    @cached_property
+    def not_finite(self) -> tuple[int, int]:
+        """How many elements of each array are NaN or infinite."""
+        first, second = (int((~np.isfinite(v)).sum()) for v in self.arrays or ((), ()))
+        return first, second
+
     @property
     def finite(self) -> bool:
         """Whether no array holds NaN or infinity."""
-        return all(np.isfinite(array).all() for array in self.arrays or ())
+        return not any(self.not_finite)
+
+    def check_finite(self, direction: str) -> None:
+        """Raise ValueError where an array holds NaN or infinity, of which nothing is known, or
+        numbers whose squares FP64 does not hold."""
+        known = zip(NAMES[direction], self.not_finite, self.moments, strict=False)
+        for name, count, moments in known:
+            if count:
+                raise ValueError(
+                    f"{name} of data holds {plural(count, 'element')} that "
+                    f"{agreeing(count, 'is', 'are')} NaN or infinite; expected finite numbers"
+                )
+            if not math.isfinite(moments.variance):
+                raise ValueError(f"{name} of data holds numbers whose squares FP64 does not hold")
 
     def cleaned(self) -> Data:
         """Zeros in the place of NaN and infinity."""

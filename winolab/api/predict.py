@@ -177,6 +177,7 @@ def predict(
 
 def of_layer(layer: Layer) -> Predicted:
     """The same, of a layer."""
+    layer.data.check_finite(layer.direction)
     how = layer.problem, layer.algorithm
     found = expected(*layer.data.operands, *how, layer.run, direction=layer.direction)
     told: tuple[Stage, ...] = ()

@@ -15,11 +15,12 @@ from winolab.api import bound as bounds
 from winolab.api import picture
 from winolab.api.data import DataLike
 from winolab.api.layer import Layer
+from winolab.api.results import overflowing, rms_of
 from winolab.arguments.arrays import DtypeLike, dtype_of
 from winolab.arguments.values import Padding, Sizes
 from winolab.arguments.words import agreeing, plural
 from winolab.kind import ShowsText
-from winolab.problem import Direction, Layout, in_layout, shapes
+from winolab.problem import NAMES, Direction, Layout, in_layout, shapes
 from winolab.ref.algorithms import convolution
 from winolab.ref.arithmetic.formats import FORMAT_OF, Format
 from winolab.ref.arithmetic.simulated import Arithmetic, Float, arithmetic
@@ -27,9 +28,10 @@ from winolab.ref.error.expected import expected
 from winolab.ref.error.moments import CONSTANT
 from winolab.ref.kinds.registry import ENGINES
 from winolab.ref.operands import operand
-from winolab.ref.tolerance.cheapest import SURE, lost, mean_square, sure
+from winolab.ref.tolerance.cheapest import SURE, lost, sure
 from winolab.ref.tolerance.largest import above, spread
-from winolab.ref.tolerance.normwise import products
+
+RARE = 1e-6  # chances of an overflow below it are told to machines alone
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,9 @@ class Tolerances(ShowsText):
     always, for operands within ``peaks``; ``relative_rms``: what the error's root mean square over
     that of the exact results is expected to be, and ``most``: what it stays below with the
     confidence. Units are those of the results, but for ``rtol`` and relative RMS, which have none.
+    ``overflow``: the chance that any result is not finite, of which no tolerance tells;
+    ``not_finite``: how many elements of both operands are NaN or infinite, in whose place all
+    numbers but ``check`` take zeros.
     """
 
     layer: Layer
@@ -100,6 +105,8 @@ class Tolerances(ShowsText):
     most: float
     peaks: tuple[float, float]
     layout: str
+    overflow: float
+    not_finite: tuple[int, int]
     limits: np.ndarray | None = field(default=None, repr=False, compare=False)
     bounds: np.ndarray | None = field(default=None, repr=False, compare=False)
 
@@ -115,6 +122,8 @@ class Tolerances(ShowsText):
             "peaks": self.peaks,
             "relative_rms": self.relative_rms,
             "most_relative_rms": self.most,
+            "overflow": self.overflow,
+            "not_finite": self.not_finite,
         }
 
     def check(self, y: Any) -> Checked:
@@ -201,15 +210,23 @@ class Tolerances(ShowsText):
         proven = f"{self.proven}, for operands within ±{first:.4g} and ±{second:.4g}"
         if not math.isfinite(self.proven.atol):
             proven = "nothing"
-        return "\n".join(
-            [
-                f"{self.layer}, results in {self.result}",
-                f"predicted      {self.predicted}, for all {plural(self.results, 'result')} with a "
-                f"confidence of {self.confidence:g}",
-                f"proven         {proven}",
-                f"relative RMS   {self.relative_rms:.3g} expected, {self.most:.3g} at most",
-            ]
-        )
+        lines = [
+            f"{self.layer}, results in {self.result}",
+            f"predicted      {self.predicted}, for all {plural(self.results, 'result')} with a "
+            f"confidence of {self.confidence:g}",
+            f"proven         {proven}",
+            f"relative RMS   {self.relative_rms:.3g} expected, {self.most:.3g} at most",
+        ]
+        if self.overflow >= RARE:
+            lines.append(
+                f"overflow       {self.overflow:.2g} of any result, of which no tolerance tells: "
+                "scale the data down, or take formats of more exponents"
+            )
+        for name, count in zip(NAMES[self.layer.direction], self.not_finite, strict=False):
+            if count:
+                are = f"{agreeing(count, 'is', 'are')} NaN or infinite, and zero for these numbers"
+                lines.append(f"not finite     {plural(count, 'element')} of {name} {are}")
+        return "\n".join(lines)
 
 
 def tolerance(
@@ -284,15 +301,15 @@ def of_layer(layer: Layer, confidence: float, out_dtype: Any, layout: str) -> To
         energy=found.errors is None,
     )  # fmt: skip
     times_largest = times * math.sqrt(found.uneven) * above(results, confidence, variance)
-    limits = None
+    exact = None if data.arrays is None else _exact(layer)
+    size, limits = rms_of(layer, exact), None
     if found.errors is None:
-        size = _rms(layer)
         atol = times_largest * found.relative_rms * size if size else 0.0
     else:
         limits = times_largest * found.errors * (1 + unit) + floor
         atol = float(limits.max(initial=0.0))
     proven = bounds.of_layer(layer)
-    rounded = CONSTANT * unit**2 + (lost(floor, _rms(layer) ** 2) if floor else 0.0)
+    rounded = CONSTANT * unit**2 + (lost(floor, size**2) if floor else 0.0)
     square = (times * found.relative_rms) ** 2 + SURE**2 * rounded
     counted = results if found.errors is None else _counted(found.errors)
     few = max(1, counted / math.prod(t.n for t in algorithm.tiles) if algorithm.tiles else counted)
@@ -304,7 +321,8 @@ def of_layer(layer: Layer, confidence: float, out_dtype: Any, layout: str) -> To
         Pair(unit, atol if limits is not None else atol * (1 + unit) + floor),
         Pair(unit, proven.absolute * (1 + unit) + floor),
         math.sqrt(found.relative_rms**2 + rounded), math.sqrt(square * slack),
-        proven.peaks, layout, limits,
+        proven.peaks, layout, overflowing(layer, written, exact, found.overflow),
+        given.data.not_finite, limits,
         None if proven.bounds is None else proven.bounds * (1 + unit) + floor,
     )  # fmt: skip
 
@@ -358,10 +376,3 @@ def _not_finite(layer: Layer, y: np.ndarray) -> tuple[np.ndarray, int, np.ndarra
     right = np.isnan(y) | np.isinf(y) & (mixed | (y == found))
     free = right & (touched | ~np.isfinite(spread))
     return _exact(clean) * ~touched, int((touched & ~right).sum()), free
-
-
-def _rms(layer: Layer) -> float:
-    """Root mean square of the results: measured, or expected of the moments."""
-    if layer.data.arrays is not None:
-        return float(np.sqrt((_exact(layer) ** 2).mean()))
-    return math.sqrt(mean_square(products(layer.problem, layer.direction), layer.data.moments))

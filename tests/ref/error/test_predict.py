@@ -231,7 +231,7 @@ def test_degenerate_data_and_shapes():
     bad = Moments.of(np.array([1.0, np.nan]))
     assert math.isnan(predict(bad, one, problem, algorithm, run).relative_rms)
     assert math.isnan(Moments.of(np.array([np.inf])).variance)
-    assert Moments.of(np.empty(0)) == Moments(0.0, 0.0)
+    assert Moments.measured(np.empty(0)) == Moments(0.0, 0.0)
     for x_shape in ((1, 8, 0), (1, 0, 2)):
         empty = Problem.of(x_shape, (1, 3, x_shape[-1]))
         for precision in ("fp32", "fp32,accumulation=pairwise", "tf32"):

@@ -39,7 +39,14 @@ class Moments:
     @classmethod
     def of(cls, x: NDArray[Any]) -> Moments:
         """The moments of an array's elements; NaN where one is NaN or infinite, or where FP64 does
-        not hold their squares."""
+        not hold their squares. Raises ValueError for an array without elements."""
+        if not np.asarray(x).size:
+            raise ValueError("an array without elements has no moments; expected one or more")
+        return cls.measured(x)
+
+    @classmethod
+    def measured(cls, x: NDArray[Any]) -> Moments:
+        """The same; without elements those of zeros, whose results are right."""
         flat = np.asarray(x).reshape(-1)
         count = max(1, flat.size)
         total = square = zeros = binades = peak = 0.0

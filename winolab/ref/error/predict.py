@@ -126,7 +126,7 @@ def _of_arrays(a: Any, b: Any, *how: Any) -> Prediction:
         raise TypeError("predict of an array and moments: expected two arrays or two moments.")
     problem, algorithm, _, direction, programs, _ = how
     first, second = alive(a, b, direction)
-    found, factors = _predicted(Moments.of(first), Moments.of(second), *how)
+    found, factors = _predicted(Moments.measured(first), Moments.measured(second), *how)
     of = programs or programs_of(algorithm)
     each = errors(a, b, problem, algorithm, of, direction, factors)
     y = getattr(convolution, direction)(a, b, problem)

@@ -159,7 +159,7 @@ def predict(
         raise run.unforeseen()
     data = None if isinstance(a, Moments) or isinstance(b, Moments) else (a, b)
     chosen = decompose.resolved(problem, algorithm, run, direction, data)
-    first, second = (v if isinstance(v, Moments) else Moments.of(v) for v in (a, b))
+    first, second = (v if isinstance(v, Moments) else Moments.measured(v) for v in (a, b))
     rms = choose.predicted(problem, chosen, run, direction, (first, second))
     uneven = max(
         (_uneven(tiles, chosen) for tiles, _ in _pieces(problem, chosen, direction)), default=1.0

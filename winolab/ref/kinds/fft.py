@@ -221,7 +221,7 @@ def _lost(
     lengths: Sequence[int],
 ) -> float:
     """Relative variance of what underflows, 0 where data are zeros or not finite."""
-    both = [v if isinstance(v, Moments) else Moments.of(v) for v in (a, b)]
+    both = [v if isinstance(v, Moments) else Moments.measured(v) for v in (a, b)]
     energies = [m.mean**2 + m.variance for m in both]
     if not (min(energies) > 0 and math.isfinite(max(energies))):
         return 0.0

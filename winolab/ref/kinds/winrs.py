@@ -69,7 +69,7 @@ def predict(
     of the compensated sum's rounding; no other metric."""
     if direction != "backward_filter":
         raise gradient.gradients_alone(direction)
-    x, dy = (v if isinstance(v, Moments) else Moments.of(v) for v in (a, b))
+    x, dy = (v if isinstance(v, Moments) else Moments.measured(v) for v in (a, b))
     total = weight = overflow = uneven = 0.0
     for unit, segment, depth in _sums(problem, algorithm, run):
         tile = segment.tile

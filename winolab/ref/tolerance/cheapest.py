@@ -96,7 +96,7 @@ def _component(dtype: np.dtype) -> np.dtype:
 
 
 def _moments(array: np.ndarray) -> Moments:
-    return Moments.of(
+    return Moments.measured(
         np.stack([np.real(array), np.imag(array)]) if array.dtype.kind == "c" else array
     )
 

@@ -61,7 +61,7 @@ def sizes(a: NDArray[Any], b: NDArray[Any], run: Arithmetic) -> Sizes:
     if not isinstance(run, Float) or (run.scale and not run.scale.known):
         return USUAL
     formats = (run.storage, run.transform, run.product, run.accumulate, run.of_filters.transform)
-    found = Moments.of(a), Moments.of(b)
+    found = Moments.measured(a), Moments.measured(b)
     if not all(m.peak and math.isfinite(m.variance) for m in found):
         return USUAL
     powers = [math.frexp(m.peak)[1] for m in found]
