@@ -72,9 +72,9 @@ class Case:
 
     ``input`` (N, *spatial, IC) and ``filter`` (OC, *taps) are texts such as "128x96x96x64" and
     "64x3x3"; ``padding`` is "1", "1x2", "0:1x2", "same" or "valid", ``stride`` and ``dilation``
-    are "1" or "1x2"; ``sample`` is a number of outputs or "full", which more than one of ``groups``
-    need; ``constants`` is "exact" or the significant digits that hand-typed decimals keep, as in
-    the kernels published with α = 16.
+    are "1" or "1x2"; ``sample`` is about how many outputs or "full", which more than one of
+    ``groups`` need; ``constants`` is "exact" or the significant digits that hand-typed decimals
+    keep, as in the kernels published with α = 16.
 
     Raises ValueError where a text does not parse or the parts do not fit.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from typing import Any
 
@@ -62,6 +63,16 @@ def test_moments_are_drawn() -> None:
     assert found.row["data"] == "moments"
     with pytest.raises(ValueError, match="sample = 0; expected 1 or more"):
         winolab.accuracy(X, W, sample=0)
+
+
+@pytest.mark.parametrize(("sample", "computed"), [(1, 16), (100, 160), (1000, 992)])
+def test_a_sample_is_of_whole_tiles_as_it_is_said(sample: int, computed: int) -> None:
+    found = winolab.accuracy(
+        (1, 40, 40, 16), (96, 3, 3, 16), algorithm="winograd:4x4:3x3", padding=1, sample=sample
+    )
+    assert found.row["samples"] == computed  # 4 × 4 results a tile, isqrt(sample) channels
+    said = inspect.getdoc(winolab.accuracy) or ""
+    assert "about how many results are computed, of whole tiles" in " ".join(said.split())
 
 
 def test_ends_of_a_padding_have_a_text() -> None:

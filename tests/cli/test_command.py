@@ -183,6 +183,7 @@ def test_an_interrupt_says_how_to_go_on(
         (["transforms", "30", "4"], "at most 32"),
         (["transforms", "0", "3"], "at least one output"),
         (["accuracy", *SMALL], "--algorithm"),
+        (["transforms", "2", "3", "--json", "--format", "latex"], "--format latex; give one of"),
         (["accuracy", "--algorithm", "gama:8:6:3", *SMALL], "did you mean 'gamma:8:6:3"),
         (["accuracy", "--algorithm", "gamma:8:4:5", *SMALL], "serves 5 taps or more"),
         (["accuracy", "--algorithm", "direct", *SMALL, "--seed", "one"], "seed 'one'"),

@@ -156,5 +156,9 @@ def test_a_missing_file_signature_or_function_is_one_line(library: Path, tmp_pat
         load(str(tmp_path / "none.so"))
     with pytest.raises(ValueError, match=r"there is no file .*none\.so"):
         load(str(tmp_path / "none.so"), signature=SIGNATURE)
+    with pytest.raises(
+        ValueError, match=r"signature 'no\.toml' of math:sqrt; one is of a compiled"
+    ):
+        load("math:sqrt", signature="no.toml")
     with pytest.raises(ValueError, match="has no function 'wrong'"):
         load(f"{library}:wrong")

@@ -120,11 +120,12 @@ def accuracy(
     """The error of a simulated convolution against its oracle: what ``winolab accuracy`` measures.
 
     The arguments are those of :func:`winolab.predict`. Named data are drawn, and of moments normal
-    ones, by ``seed``; arrays count as the precision's storage format holds them. ``sample`` is how
-    many results are computed; None is 4096 where a sample can be, of tiled algorithms forward and
-    in one group, and otherwise all: quantised operands, as of "int8:state", have scales of all the
-    data. With ``gpu`` a GPU sums the simulated products: the same bits, sooner; "exact", "mp",
-    quantised products and FP64 sums stay on the CPU and are refused.
+    ones, by ``seed``; arrays count as the precision's storage format holds them. ``sample`` is
+    about how many results are computed, of whole tiles, one of every kind at least, in up to 64
+    channels: ``row["samples"]`` has how many. None is 4096 where a sample can be, of tiled
+    algorithms forward and in one group, and otherwise all: quantised operands, as of "int8:state",
+    have scales of all the data. With ``gpu`` a GPU sums the simulated products: the same bits,
+    sooner; "exact", "mp", quantised products and FP64 sums stay on the CPU and are refused.
 
     The result prints, ``to_dict()`` has it as JSON has it, ``plot()`` draws the distribution.
 

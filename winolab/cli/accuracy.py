@@ -67,7 +67,11 @@ def accuracy(
         ),
     ] = "exact",
     sample: Annotated[
-        str, typer.Option(metavar="LIST", help="How many outputs are computed, or full for all.")
+        str,
+        typer.Option(
+            metavar="LIST",
+            help="About how many outputs are computed, of whole tiles; or full for all.",
+        ),
     ] = "4096",
     seed: Annotated[
         str, typer.Option(metavar="LIST", help="Seeds of the data and of the sample.")

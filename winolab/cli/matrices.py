@@ -64,6 +64,8 @@ def transforms(
     """
     if format not in render.FORMATS:
         raise ValueError(f"unknown format {format!r}; expected one of {', '.join(render.FORMATS)}")
+    if as_json and format not in ("text", "json"):
+        raise ValueError(f"--json and --format {format}; give one of them")
     shape = render.FORMATS["json" if as_json else format]
     if matrices is None and (n is None or r is None):
         raise ValueError("transforms takes N and R, such as 6 3, or --matrices FILE")

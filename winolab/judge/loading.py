@@ -50,6 +50,9 @@ def load(
         if device and candidate.arrays.cuda != (device == "cuda"):
             raise ValueError(f"device {device!r}; {file} takes arrays of the other, it says")
         return candidate
+    if signature is not None:
+        kinds = " or ".join(COMPILED)
+        raise ValueError(f"signature {signature!r} of {named}; one is of a compiled file, {kinds}")
     if not attribute:
         raise ValueError(f"{named!r} names no function; expected FILE.py:FUNCTION")
     found: Any = _module(file)
