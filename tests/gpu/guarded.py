@@ -22,6 +22,7 @@ from winolab.bench import oracle
 from winolab.device import H100, Device, datasheet
 from winolab.gpu import driver
 from winolab.gpu.families.registry import FAMILIES
+from winolab.gpu.families.winrs import PairPlan
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import DTYPES, Request
 from winolab.gpu.runtime.call import kernels_of
@@ -284,7 +285,15 @@ def limits(plan: Any) -> tuple[float, float, float]:
     Of data in [-1, 1), whatever the order of the sums: of K products, each is rounded K times at
     most. The magnitude is M = P_AT Σ (P_G |w|) ∘ (P_BT |x|).
     """
-    p = plan.problem
+    p, run = plan.problem, plan.simulated
+    if isinstance(plan, PairPlan):  # sums of positions by a tile or by the other, and both added
+        tiles = [part.tile for part in plan.parts]
+        least = min(t.r for t in tiles)
+        depth = p.batch * math.prod(p.output[:-1]) * (-(-p.output[-1] // least) + 2)
+        depth = 1 << max(0, depth - 1).bit_length()
+        each = [_limits((t,), plan.points, None, run, depth) for t in tiles]
+        proven, deviation, largest = (max(values) for values in zip(*each, strict=True))
+        return proven, deviation, largest
     if plan.direction == "backward_filter":
         tiles = plan.tiles
         depth = p.batch * math.prod(p.output[:-1]) * (-(-p.output[-1] // plan.tile.r) + 1)
@@ -297,7 +306,7 @@ def limits(plan: Any) -> tuple[float, float, float]:
         depth = math.prod(pieces) * c.channels
     depth = 1 << max(0, depth - 1).bit_length()
     scaling = plan.scaling if plan.direction == "backward_filter" else None
-    return _limits(tiles, plan.points, scaling, plan.simulated, depth)
+    return _limits(tiles, plan.points, scaling, run, depth)
 
 
 @lru_cache(maxsize=4096)

@@ -4,10 +4,11 @@
 
 draws them (the shapes and directions of support/drawn.py, more channels for some; device,
 precision, dtype of the result, alignment and often an algorithm beside), plans each, runs the
-sources of every ``--run``-th part on the CPU between zones of NaN (gpu/hosted.py) and appends a row
-to experiments/results/random_plans.jsonl. A problem of up to three dimensions has a plan where no
-algorithm is named and the precision is the arrays' own; all else that is not served is refused by
-a sentence. Results are within their proven bound of FP64 ones and, NaN and infinity apart, finite.
+sources of every ``--run``-th part, and of another plan that can run it, on the CPU between zones of
+NaN (gpu/hosted.py) and appends a row to experiments/results/random_plans.jsonl. A problem of up to
+three dimensions has a plan where no algorithm is named and the precision is the arrays' own; all
+else that is not served is refused by a sentence. Results are within their proven bound of FP64 ones
+and, NaN and infinity apart, finite.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from tests.random_problems import versions
 from tests.support.drawn import draw, geometry_empty
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import datasheet
+from winolab.gpu.params import MATMUL
 from winolab.gpu.planner.parts import planned
-from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import PRECISIONS, Plan, Request
 from winolab.problem import shapes
 from winolab.ref.algorithms import convolution
@@ -104,6 +106,20 @@ def plans(one: Drawn) -> list[tuple[Problem, Plan]]:
     return found
 
 
+def another(request: Request, rng: Random) -> Plan | None:
+    """One of all plans that can run it, of a kind that is drawn first: few are the fastest of any
+    problem that is as small. None of a dwm, and where none keeps to the limit."""
+    if request.algorithm and request.algorithm.kind == "dwm":
+        return None
+    kinds: dict[tuple[str, ...], list[Plan]] = {}
+    limit = request.workspace_limit
+    for p in candidates(request).plans:
+        if limit is None or p.workspace <= limit:
+            kind = type(p).__name__, p.kernel, p.precision, str(getattr(p.config, "kind", ""))
+            kinds.setdefault(kind, []).append(p)
+    return rng.choice(kinds[rng.choice(sorted(kinds))]) if kinds else None
+
+
 def run(problem: Problem, p: Plan, rng: np.random.Generator, *, spoilt: bool = False) -> None:
     """Run a plan's sources on the CPU, with ``spoilt`` once more with NaN or infinity among the
     data. Raises Wrong for a result beyond its bound, or not finite where it has to be."""
@@ -130,10 +146,11 @@ def reached(problem: Problem, p: Plan, at: tuple[int, ...]) -> np.ndarray:
     """Outputs that NaN or infinity at one place of the first operand may reach: those that depend
     on it; of transforms those of its image, since a tile has them all; of a gradient those of its
     channel, since zeros stand beyond the borders (``winolab.conv_backward_filter`` says so); where
-    products of Tensor Cores merge groups, forward and back, those of other groups."""
+    products merge groups, forward and back, those of other groups."""
     first, second, out = shapes(p.direction, problem)
     gradient = p.direction == "backward_filter"
-    merged = problem.groups > 1 and p.precision != "fp32" and not gradient
+    several = p.precision != "fp32" or getattr(p, "merged", 1) > 1
+    merged = problem.groups > 1 and several and not gradient
     if not merged and not gradient and all(t.alpha == 1 for t in p.tiles):
         mark = np.zeros(first)
         mark[at] = 1
@@ -170,8 +187,9 @@ def main(arguments: list[str] | None = None) -> int:
             if given.run and number % given.run == 0 and small:
                 spoilt = number // given.run % 3 == 0
                 problem, p = found[0]
-                for each in (p, p.in_planes):
-                    if each:
+                other = another(one.request, Random(f"{given.seed} {number} other"))
+                for each in (p, p.in_planes, other):
+                    if each and MATMUL not in each.shared():  # a library's, on a GPU
                         run(problem, each, np.random.default_rng(number), spoilt=spoilt)
                 ran += 1
         except Exception:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.gpu import hosted, random_plans
-from tests.gpu.random_plans import Wrong, drawn, main, plans, reached, run
+from tests.gpu.random_plans import Wrong, another, drawn, main, plans, reached, run
 from winolab.device import H100
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
@@ -26,6 +27,14 @@ def test_every_problem_has_a_plan_or_a_sentence(tmp_path) -> None:
     assert (row["seed"], row["count"], row["wrong"]) == ("tests", 50, 0)
     assert 0 < row["refused"] < 20
     assert row["kernels"] > 5
+
+
+def test_plans_that_nobody_picks_are_run_too() -> None:
+    request = Request(PROBLEM, "backward_filter", H100, precision="fp16")
+    found = {type(another(request, Random(i))) for i in range(20)}
+    assert len(found) > 3
+    within = replace(request, workspace_limit=0)
+    assert {p.workspace for i in range(9) if (p := another(within, Random(i)))} == {0}
 
 
 def test_a_problem_follows_from_seed_and_number() -> None:
