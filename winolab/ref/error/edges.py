@@ -46,7 +46,7 @@ def kinds(problem: Problem, region: Region) -> Iterator[Kind]:
 
 def _ways(problem: Problem, segment: Segment, d: int) -> list[tuple[float, float, list[Edge]]]:
     """Along one dimension: share of the tiles, part of their pieces that are inside, and edges."""
-    runs = _runs(problem, segment, d)
+    runs = runs_of(problem, segment, d)
     if not len(runs.masks):
         return []
     tiles, pieces = segment.tiles, -(-problem.filter[d] // segment.tile.r)
@@ -75,12 +75,14 @@ def _edges(masks: np.ndarray, counts: np.ndarray) -> list[Edge]:
 
 
 @dataclass(frozen=True)
-class _Runs:
+class Runs:
     """Tiles and pieces whose inputs are alike inside, of those that have any there: the first tile
-    of each run, how many tiles and how many of their pieces it has, and which inputs are inside
-    (runs, n + r − 1). There are as many runs as edges make, and as tiles or pieces, the fewer."""
+    and the first piece of each run, how many tiles and how many of their pieces it has, and which
+    inputs are inside (runs, n + r − 1). There are as many runs as edges make, and as tiles or
+    pieces, the fewer."""
 
     begin: np.ndarray
+    piece: np.ndarray
     tiles: np.ndarray
     pieces: np.ndarray
     masks: np.ndarray
@@ -95,7 +97,7 @@ class _Runs:
         return at, np.cumsum(change)[:-1]
 
 
-def _runs(problem: Problem, segment: Segment, d: int) -> _Runs:
+def runs_of(problem: Problem, segment: Segment, d: int) -> Runs:
     """The runs, each of one piece or of one tile: an input is inside from a tile on, and before
     another one, as its place grows with the tile; so it does with the piece."""
     tile, stride, dilation = segment.tile, problem.stride[d], problem.dilation[d]
@@ -113,9 +115,9 @@ def _runs(problem: Problem, segment: Segment, d: int) -> _Runs:
     begin, end = cuts[row, of], cuts[row, of + 1]
     masks = (enters[row] <= begin[:, None]) & (begin[:, None] < leaves[row])
     once, length = np.ones_like(begin), end - begin
-    runs = (row, once, length, masks) if many_pieces else (begin, length, once, masks)
+    sizes = (row, begin, once, length) if many_pieces else (begin, row, length, once)
     some = masks.any(axis=1)
-    return _Runs(*(v[some] for v in runs))
+    return Runs(*(v[some] for v in (*sizes, masks)))
 
 
 def _kept(segment: Segment, size: int) -> np.ndarray:

@@ -15,10 +15,13 @@ e times the norm of its N results, ‖Z‖₂/√N ≤ √taps · M, and of thei
 **Prediction.** A radix-2 step adds two numbers, one of them times a twiddle factor. With v the
 variance of a relative rounding error, the addition adds v to the result's relative variance, and so
 does the multiplication, which rounds half of the energy by 2 v; it does nothing in the first two
-steps of a dimension. A cyclic correlation has the same energy at every place, so what the spectra
-of both operands, their products and the inverse transform err adds up; where a map does not fill a
-transform, what the products err falls on empty places too, of many frequencies in proportion and
-of few not at all; the geometric mean is taken. Below the least normal number errors have a size:
+steps of a dimension. A cyclic correlation errs alike at every place: what a state's products err
+falls on all N, and is in proportion to the state's energy (winolab.ref.kinds.spectra): a mean of
+the data lies at the lowest frequencies, where the products' errors of all channels are small beside
+their sum. Real states take one product, whatever the others take. What the transforms err is spread
+over all states, of the inverse over all places, where the data fill them; where these fill but a
+part, it is in proportion if it is made in the last steps and as if they were alone if in the first;
+the geometric mean is taken. Below the least normal number errors have a size:
 s²/12 of a real product, with s the least number above 0. Four of them make a complex one, in the
 steps and in each of the sums; the inverse transform leaves a 1/N of their squares, and rounds its
 own results. Spectra that narrower formats hold err by s²/6 of those.
@@ -29,6 +32,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -38,6 +42,7 @@ from winolab.algorithm import Algorithm, Fft, Problem, direct
 from winolab.algorithm import fft as named
 from winolab.ref.algorithms import fft
 from winolab.ref.algorithms.fft import Fourier, backward_data, backward_filter, forward
+from winolab.ref.algorithms.winograd import data_adjoint, filter_adjoint
 from winolab.ref.arithmetic.formats import FORMATS
 from winolab.ref.arithmetic.simulated import Arithmetic, Float, arithmetic
 from winolab.ref.cost.blocks import Axis, Block, Operations, Work, hermitian, real_fft
@@ -45,6 +50,7 @@ from winolab.ref.error import predict as predictions
 from winolab.ref.error.moments import CONSTANT, Moments
 from winolab.ref.error.predict import Prediction
 from winolab.ref.error.roundings import Units
+from winolab.ref.kinds.spectra import Energies, largest
 
 __all__ = [
     "TILED",
@@ -193,36 +199,86 @@ def predict(
             f"{algorithm} transforms in FP32 or FP64, not in {run.name}; use fp32 or fp64"
         )
     tiles, lengths = fft.windows(problem, algorithm, direction), fft.sizes(problem, algorithm)
+    of_a, of_b = (m if isinstance(m, Moments) else Moments.measured(m) for m in (a, b))
+    data = of_a, of_b
+    found = _energies(of_a, of_b, problem, tiles, direction)
+    if not all(math.isfinite(v) for m in data for v in (m.mean, m.variance)):
+        return Prediction(math.nan, math.nan, math.nan, {})
+    if not found or not found.power:
+        return Prediction(0.0, 0.0, 0.0, {})
+    three = Fft.of(algorithm).products == 3
+    limit = run.product.max / (1 + three)
+    most = max(largest(m, n) for m, n in zip(data, found.counts, strict=True))
+    if most > limit and not run.scale:
+        return Prediction(math.inf, math.nan, math.nan, {}, 1.0)
     v = CONSTANT * run.transform.unit_roundoff**2
     transform = v * sum(s + max(0.0, s - 2) for s in map(math.log2, lengths))
-    depth = max(1, _depth(problem, tiles, direction))
-    normal = Moments(0.0, 1.0), Moments(0.0, 1.0)
-    one = Problem.of((1, 1, depth), (1, 1, depth))
+    operands, sums, steady = _sums(found, data, run)
+    varying = found.apart - found.steady / found.depth
+    states = varying + found.steady
+    multiplied = operands * found.apart + sums * varying + steady * found.steady
+    if three:  # of sums of two parts, each twice what is left of them, but of real states
+        multiplied = multiplied + (multiplied + 2 * v * states) * _complex(lengths)
+    back = math.sqrt(float(states.sum()) * found.power)
+    square = float(multiplied.sum()) + v * found.power
+    square += transform * (2 * found.spread / math.sqrt(found.filled) + back)
+    square += _lost(of_a, of_b, run, found.depth, math.prod(t.r for t in tiles), lengths)
+    return Prediction(math.sqrt(square / found.power), math.nan, math.nan, {})
+
+
+def _complex(lengths: Sequence[int]) -> NDArray[np.float64]:
+    """1 at each state that is complex, 0 at those that are real: of frequencies 0 and a half."""
+    real = [2 * np.arange(n) % n == 0 for n in lengths]
+    return 1.0 - reduce(np.multiply.outer, real)
+
+
+def _energies(
+    a: Moments, b: Moments, problem: Problem, tiles: Sequence[fft.Window], direction: str
+) -> Energies | None:
+    """The spectra of a direction's tiles; None where nothing is computed."""
+    groups = problem.groups
+    layer = {
+        "forward": lambda p: p,
+        "backward_data": data_adjoint,
+        "backward_filter": filter_adjoint,
+    }[direction](problem)
+    channels = layer.in_channels // (1 if direction == "backward_filter" else groups)
+    if not (channels and all(layer.output) and all(layer.filter)):
+        return None
+    return Energies.of(a, b, layer, tiles, channels)
+
+
+def _sums(found: Energies, data: Sequence[Moments], run: Float) -> tuple[float, float, float]:
+    """Relative variances of sums of products of states: of the operands' rounding, and of what
+    summation errs, of states around 0 and of those of the means."""
+    one = Problem.of((1, 1, found.depth), (1, 1, found.depth))
     spectra = replace(run, storage=run.transform)  # which the product format may not hold
-    sums = predictions.predict(*normal, one, direct(), spectra).relative_rms ** 2
-    sizes = (v.expected if isinstance(v, Moments) else float(np.abs(v).max()) for v in (a, b))
-    if math.prod(lengths) * max(sizes) > run.product.max:
-        return Prediction(math.inf, math.nan, math.nan, {}, 1.0)
-    # three products: of sums of two parts, each twice as large as what is left of them
-    three = Fft.of(algorithm).products == 3
-    multiplied = 2 * sums + 2 * v if three else sums
-    filled = math.prod(min(1.0, i / n) for i, n in zip(problem.input, lengths, strict=True))
-    lost = _lost(a, b, run, depth, math.prod(t.r for t in tiles), lengths)
-    rms = math.sqrt(3 * transform + math.sqrt(filled) * multiplied + v + lost)
-    return Prediction(rms, math.nan, math.nan, {})
+
+    def of(a: Moments, b: Moments) -> tuple[float, float]:
+        made = predictions.predict(a, b, one, direct(), spectra)
+        square, share = made.relative_rms**2, made.shares.get("operands", 0.0)
+        return square * share, square * (1 - share)
+
+    operands, sums = of(Moments(0.0, 1.0), Moments(0.0, 1.0))
+    if not found.steady.any():
+        return operands, sums, 0.0
+    a, b = (
+        Moments(1.0, m.variance / (m.mean**2 * count))
+        for m, count in zip(data, found.counts, strict=True)
+    )
+    return operands, sums, of(a, b)[1]
 
 
 def _lost(
-    a: Moments | NDArray[Any],
-    b: Moments | NDArray[Any],
+    a: Moments,
+    b: Moments,
     run: Float,
     depth: int,
     taps: int,
     lengths: Sequence[int],
 ) -> float:
-    """Relative variance of what underflows, 0 where data are zeros or not finite."""
-    both = [v if isinstance(v, Moments) else Moments.measured(v) for v in (a, b)]
-    energies = [m.mean**2 + m.variance for m in both]
+    """Variance of what underflows, in an output; 0 where data are zeros or not finite."""
+    energies = [m.mean**2 + m.variance for m in (a, b)]
     if not (min(energies) > 0 and math.isfinite(max(energies))):
         return 0.0
     formats = run.transform, run.accumulate, run.product
@@ -232,8 +288,7 @@ def _lost(
     each = [2 * transform, 2 * transform]
     if run.product.precision < run.transform.precision:
         each = [2 * (transform + held / filled) for filled in (count, taps)]
-    spectra = sum(lost / energy for lost, energy in zip(each, energies, strict=True))
-    return spectra + result / (depth * taps * math.prod(energies))
+    return result + depth * taps * sum(np.multiply(each, energies[::-1]))
 
 
 def states(problem: Problem, algorithm: Algorithm, run: Arithmetic, direction: str) -> tuple[()]:
