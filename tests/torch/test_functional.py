@@ -164,3 +164,84 @@ def test_results_lie_as_their_input_does() -> None:
             assert y.is_contiguous()
             assert z.is_contiguous(memory_format=torch.channels_last)
             assert torch.equal(y, z)
+
+
+NOT_DENSE: dict[str, Any] = {
+    "mkldnn": lambda v: v.to_mkldnn(),
+    "sparse": lambda v: v.to_sparse(),
+    "sparse, with gradients": lambda v: v.to_sparse().requires_grad_(),
+    "complex and sparse": lambda v: v.cfloat().to_sparse(),
+    "nested": lambda v: torch.nested.nested_tensor(list(v)),
+    "quantized": lambda v: torch.quantize_per_tensor(v, 0.1, 0, torch.qint8),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:.*quantize")
+@pytest.mark.parametrize("kind", NOT_DENSE)
+def test_tensors_that_are_not_dense_are_refused_in_a_line(kind: str) -> None:
+    """The dispatcher had written 48 lines."""
+    of, conv = NOT_DENSE[kind], winolab.torch.conv2d
+    plain = (lambda v: v.cfloat()) if kind.startswith("complex") else (lambda v: v)
+    layer = winolab.torch.Conv2d(4, 6, 3).eval()
+    calls = [lambda: conv(of(X), plain(W)), lambda: conv(of(X), plain(W), batch_invariant=True)]
+    if kind != "nested":
+        calls += [lambda: conv(of(X[0]), plain(W)), lambda: conv(plain(X), of(W))]
+    if plain(X) is X:
+        calls.append(lambda: layer(of(X)))
+    for call in calls:
+        with pytest.raises(TypeError, match=r"^(x|w|input) is .*; expected .*: call \w*\(\)$"):
+            call()
+
+
+@pytest.mark.parametrize("name", ["conv2d", "conv_transpose2d"])
+def test_conjugates_in_batches(name: str) -> None:
+    """torch.vmap knows no views that negate, as the imaginary part of a conjugate is."""
+    generator = torch.Generator().manual_seed(5)
+    x, w = (torch.randn(3, 2, 2, s, s, generator=generator, dtype=torch.complex128) for s in (4, 2))
+    for axes, (a, b) in (
+        ((0, None), (x.conj(), w[0])),
+        ((None, 0), (x[0], w.conj())),
+        ((0, 0), (x.conj(), w.conj())),
+    ):
+        exact, bound = _exact_batch(name, axes, a, b)
+        got = torch.vmap(ours(name), axes)(a, b)
+        assert bool(((got - exact).abs() <= bound).all())
+
+
+def _exact_batch(name: str, axes: Any, *operands: Any) -> Any:
+    pairs = (
+        (v if axis is None else v[i] for axis, v in zip(axes, operands, strict=True))
+        for i in range(3)
+    )
+    exact, bounds = zip(*(exact_and_bound(name, *pair) for pair in pairs), strict=True)
+    return torch.stack(exact), torch.stack(bounds)
+
+
+def test_complex_tensors_without_numbers() -> None:
+    x, w = (v.to("meta", torch.complex64) for v in (X, W))
+    bias = torch.ones(6, dtype=torch.complex64, device="meta")
+    for last in (x, x.to(memory_format=torch.channels_last)):
+        y = winolab.torch.conv2d(last, w, bias)
+        assert (y.shape, y.dtype, y.device.type) == ((2, 6, 4, 4), torch.complex64, "meta")
+    with pytest.raises(TypeError, match=r"^bias has dtype torch\.float64 and the result"):
+        winolab.torch.conv2d(X.to("meta"), W.to("meta"), bias.real.double())
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_compiled_code_takes_a_tolerance_that_varies(dynamic: Any) -> None:
+    """A number that was another before is a symbol there, of which operators take a text."""
+    torch.compiler.reset()
+    seen = []
+
+    def backend(graph: Any, _: Any) -> Any:
+        seen.extend(n.args[-1] for n in graph.graph.nodes if "winolab" in str(n.target))
+        return graph.forward
+
+    def call(x: Any, w: Any, tolerance: Any) -> Any:
+        return winolab.torch.conv2d(x, w, tolerance=tolerance)
+
+    compiled = torch.compile(call, fullgraph=True, backend=backend, dynamic=dynamic)
+    given = 1e-3, 1e-4, "direct:4", 2, 1e-3
+    for tolerance in given:
+        assert torch.equal(compiled(X, W, tolerance), call(X, W, tolerance))
+    assert seen == [str(tolerance) for tolerance in given[:-1]]

@@ -181,6 +181,16 @@ def check_tensors(direction: str, a: torch.Tensor, b: torch.Tensor) -> None:
         raise ValueError(f"{first} is on {a.device} and {second} on {b.device}; move one of them")
 
 
+def check_dense(name: str, v: torch.Tensor) -> None:
+    """Raise TypeError for a tensor that does not lie in memory by strides."""
+    if v.is_nested:
+        raise TypeError(f"{name} is nested; expected a strided tensor: call to_padded_tensor()")
+    if v.is_quantized:
+        raise TypeError(f"{name} is quantized; expected floating point: call dequantize()")
+    if v.layout != torch.strided:
+        raise TypeError(f"{name} is {v.layout}; expected a strided tensor: call to_dense()")
+
+
 def group_count(groups: Any) -> Any:
     """The groups, symbolic or not. Raises TypeError for what is no integer."""
     return groups if isinstance(groups, torch.SymInt) else whole(groups, "groups")

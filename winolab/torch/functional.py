@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -13,14 +14,23 @@ from winolab.algorithm import Algorithm
 from winolab.arguments.arrays import precision_named
 from winolab.arguments.words import plural, type_of
 from winolab.gpu.runtime.smaller import changes
-from winolab.problem import Direction
+from winolab.problem import NAMES, Direction
 from winolab.torch import operators
-from winolab.torch.asked import Sizes, group_count, kept_geometry, plain_sizes, read_geometry
+from winolab.torch.asked import (
+    Sizes,
+    check_dense,
+    group_count,
+    kept_geometry,
+    plain_sizes,
+    read_geometry,
+)
 from winolab.torch.asked import sizes as sizes_of
+from winolab.torch.plain import AUTOCAST
 
 # torch.fx.symbolic_trace records these two and looks no further.
 torch.fx.wrap("correlate")
 torch.fx.wrap("transpose")
+SPECIALIZES = torch.__version__ >= "2.9"  # its compiler knows guard_scalar
 ABOUT = """
 
     The arguments and the result are those of torch.nn.functional.{name}, with ``stride``,
@@ -204,7 +214,10 @@ def _of_parts(convolve: Any) -> Any:
     """Complex products by four real convolutions, each part as exact as those are."""
 
     def of_complex(a: Tensor, w: Tensor, *arguments: Any) -> Tensor:
-        with torch.autocast(a.device.type, enabled=False):  # which leaves complex tensors alone
+        a, w = a.resolve_conj(), w.resolve_conj()  # torch.vmap knows no views that negate
+        kind = a.device.type
+        known = kind in AUTOCAST  # which leaves complex tensors alone
+        with torch.autocast(kind, enabled=False) if known else nullcontext():
             real = convolve(a.real, w.real, *arguments) - convolve(a.imag, w.imag, *arguments)
             imag = convolve(a.real, w.imag, *arguments) + convolve(a.imag, w.real, *arguments)
             return torch.complex(real, imag)
@@ -223,6 +236,7 @@ def each_image(direction: Direction, convolve: Any) -> Any:
             (_, *shape), *rest = arguments  # of dx
             return convolve(image, w, (image.shape[0], *shape), *rest)
 
+        check_dense(NAMES[direction][0], a)
         while True:
             before = None if is_dynamo_compiling() else changes()
             found = [one(image) for image in a.split(1)]
@@ -316,6 +330,7 @@ def _batch(input: Tensor, weight: Tensor, ndim: int) -> Tensor:
     if weight.dim() != ndim + 2:
         raise ValueError(f"weight has {plural(weight.dim(), 'dimension')}; expected {ndim + 2}")
     if input.dim() == ndim + 1:
+        check_dense("input", input)
         return input.unsqueeze(0)
     if input.dim() != ndim + 2:
         raise ValueError(
@@ -334,7 +349,8 @@ def _finished(y: Tensor, bias: Tensor | None, batched: bool) -> Tensor:
 def with_bias(y: Tensor, bias: Tensor, add: Callable[..., Tensor] = torch.add) -> Tensor:
     """A result with its bias added. Raises TypeError for another dtype without autocast."""
     if bias.dtype != y.dtype:
-        if not torch.is_autocast_enabled(y.device.type):
+        kind = y.device.type
+        if kind not in AUTOCAST or not torch.is_autocast_enabled(kind):
             raise TypeError(
                 f"bias has dtype {bias.dtype} and the result {y.dtype}; convert one of them"
             )
@@ -368,5 +384,9 @@ def options(algorithm: Any, precision: Any, tolerance: Any) -> tuple[Any, ...]:
     if tolerance is None:
         return () if algorithm is None and precision is None else (algorithm, precision)
     if not isinstance(tolerance, str):
+        if SPECIALIZES and is_dynamo_compiling():  # a number that varies has no text
+            from torch.fx.experimental.symbolic_shapes import guard_scalar
+
+            tolerance = guard_scalar(tolerance)
         tolerance = str(tolerance)
     return algorithm, precision, None, None, "fallback", None, tolerance

@@ -20,10 +20,20 @@ from winolab.calls import recall
 from winolab.device import Device
 from winolab.gpu import warm
 from winolab.gpu.runtime.arrays import Described
+from winolab.problem import NAMES
 from winolab.torch import batching, cpu, derivatives, plain
-from winolab.torch.asked import DIRECTIONS, NUMBERS, SCHEMA, Asked, asked, check_tensors
+from winolab.torch.asked import (
+    DIRECTIONS,
+    NUMBERS,
+    SCHEMA,
+    Asked,
+    asked,
+    check_dense,
+    check_tensors,
+)
 from winolab.torch.plain import AUTOCAST, AUTOCAST_KEYS, NO_AUTOCAST
 
+NOT_DENSE = ("Sparse", "SparseCsr", "Quantized", "NestedTensor")  # dispatch keys of CPUs and GPUs
 LIBRARY = torch.library.Library("winolab", "DEF")
 GEOMETRY = "SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups"
 SIGNATURES = {
@@ -53,6 +63,13 @@ def asked_by(direction: str, arguments: tuple[Any, ...]) -> Asked:
 def _on_cpu(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
     check_tensors(direction, a, b)
     return cpu.convolve(asked_by(direction, arguments), a, b)
+
+
+def _refused(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
+    """Raises TypeError: an operand is not dense, of which the dispatcher would write pages."""
+    for name, v in zip(NAMES[direction], (a, b), strict=False):
+        check_dense(name, v)
+    raise AssertionError("an operand that is not dense has led here")
 
 
 def _on_cuda(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
@@ -230,6 +247,8 @@ def _register(direction: str) -> None:
     name = f"conv_{direction}"
     LIBRARY.impl(name, bound(_on_cpu), "CPU")
     LIBRARY.impl(name, bound(_on_cuda), "CUDA")
+    for key in ("MkldnnCPU", *(key + kind for key in NOT_DENSE for kind in ("CPU", "CUDA"))):
+        LIBRARY.impl(name, bound(_refused), key)
     torch.library.register_fake(f"winolab::{name}", bound(_on_meta), lib=LIBRARY)
     FUNCTIONS[direction] = derivatives.register(
         LIBRARY, direction, OPERATORS[direction], directly, CALLS
