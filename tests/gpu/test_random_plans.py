@@ -30,7 +30,8 @@ def test_every_problem_has_a_plan_or_a_sentence(tmp_path) -> None:
 
 
 def test_plans_that_nobody_picks_are_run_too() -> None:
-    request = Request(PROBLEM, "backward_filter", H100, precision="fp16")
+    problem = Problem.of((2, 6, 7, 16), (16, 3, 3, 16), padding=1)
+    request = Request(problem, "backward_filter", H100, precision="fp16")
     found = {type(another(request, Random(i))) for i in range(20)}
     assert len(found) > 3
     within = replace(request, workspace_limit=0)
