@@ -327,6 +327,8 @@ def _run(
         return graph.convolve(asked, a, b, out, bias, residual)
     options = asked.options.checked()
     names = NAMES[asked.direction]
+    if isinstance(a, PreparedFilter):
+        raise TypeError(f"{names[0]} is a prepared filter, which stands in the place of w")
     problem = asked.problem(shape_of(names[0], a), shape_of(names[1], b))
     if isinstance(b, PreparedFilter):
         check_filter(b, asked.direction, problem, options)

@@ -290,5 +290,10 @@ def parse_algorithm(text: str | Algorithm) -> Algorithm:
     read = all(None not in values for values in (options.values(), *numbers))
     known = read and options.keys() <= readers.keys()
     if not known or (made := KINDS[kind].of_text(numbers, options)) is None:
-        raise ValueError(f"algorithm {shown} is malformed; {kind} has the form {FORMS[kind]!r}")
+        long = any(
+            len(part) > 9 and part.isdecimal() for place in places for part in place.split("x")
+        )
+        below = f", of numbers below {MOST}" if long else ""
+        form = f"{FORMS[kind]!r}{below}"
+        raise ValueError(f"algorithm {shown} is malformed; {kind} has the form {form}")
     return made

@@ -163,5 +163,21 @@ def test_tolerances_tell_of_an_overflow() -> None:
 
 
 @every
+@pytest.mark.parametrize("algorithm", ["omega:8:3:6", "winrs"])
+def test_filter_gradients_are_refused_in_other_directions(name: str, algorithm: str) -> None:
+    for direction in ("forward", "backward_data"):
+        with pytest.raises(
+            ValueError, match=r"^omega and winrs compute filter gradients only; for"
+        ):
+            ASKED[name](X, W, algorithm=algorithm, direction=direction)
+
+
+def test_a_precision_that_there_is_not_is_called_so() -> None:
+    for name in ASKED:
+        with pytest.raises(ValueError, match=r"^(unknown )?precision 'foo'"):
+            ASKED[name](X, W, precision="foo")
+
+
+@every
 def test_no_precision_is_fp32(name: str) -> None:
     assert told(ASKED[name](X, W, precision=None)) == told(ASKED[name](X, W, precision="fp32"))

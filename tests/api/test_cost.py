@@ -48,7 +48,7 @@ def test_it_refuses_in_one_line() -> None:
     asked: list[tuple[dict[str, Any], str]] = [
         ({"direction": "backwards"}, "direction 'backwards'; expected one of"),
         ({"algorithm": "gamma:8:6:4"}, "alpha must be n"),
-        ({"precision": "fp8"}, "unknown arithmetic 'fp8'"),
+        ({"precision": "fp8"}, "unknown precision 'fp8'"),
         ({"levels": 99}, "levels = 99; expected 0 to 64"),
         ({"padding": -9}, "padding"),
     ]

@@ -18,6 +18,24 @@ from winolab.problem import Problem
 X, W = (128, 48, 48, 128), (128, 3, 3, 128)
 
 
+def test_what_is_beyond_the_limit_is_marked() -> None:
+    found = winolab.plan(X, W, padding=1, precision="fp32_ffma", workspace_limit=0)
+    shown = str(found).partition("the choice, and")[2].splitlines()[1:]
+    marked = ["beyond the limit" in line for line in shown[: len(found.fastest)]]
+    assert marked == [plan.workspace > 0 for plan in found.fastest]
+    assert any(marked)
+    assert not marked[0]
+    assert "beyond the limit" not in str(winolab.plan(X, W, padding=1, precision="fp32_ffma"))
+
+
+def test_why_no_kernel_runs_an_algorithm_does_not_contradict_itself() -> None:
+    with pytest.raises(ValueError, match=r"only Tensor Cores and FFMA units of 9\.0 run") as raised:
+        winolab.plan(X, W, padding=1, algorithm="winograd:2x2:3x3", device="rtx3090")
+    assert "run winograd:2x2:3x3, and FFMA" not in str(raised.value)
+    with pytest.raises(ValueError, match=r"not fft:8:3, which NumPy arrays run on the reference"):
+        winolab.plan(X, W, padding=1, algorithm="fft:8:3")
+
+
 @pytest.mark.parametrize("precision", ["fp32_ffma", "fp16"])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_it_says_what_a_call_would_run(direction: Any, precision: str) -> None:

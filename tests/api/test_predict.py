@@ -125,7 +125,7 @@ def test_small_filters_lose_their_digits_in_fp16() -> None:
     ("how", "error", "message"),
     [
         ({"direction": "backwards"}, ValueError, "direction 'backwards'"),
-        ({"precision": "fp8"}, ValueError, "unknown arithmetic 'fp8'"),
+        ({"precision": "fp8"}, ValueError, "unknown precision 'fp8'"),
         ({"algorithm": "gamma:8:6:5"}, ValueError, "alpha must be n"),
         ({"layout": "nchw"}, ValueError, "layout 'nchw'"),
         ({"data": "u13"}, ValueError, "unknown data 'u13'; expected one of u12, u01, u11, "),

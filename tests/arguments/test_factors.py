@@ -89,6 +89,8 @@ def test_karatsubas_products() -> None:
         ("x^2+y", "is no polynomial"),
         ("1/0*x+1", "is no polynomial"),
         ("x^99+1", "has degree 99; expected at most 12"),
+        ("x^1000+1", "has degree 1000; expected at most 12"),
+        ("0,1,Inf", 'such as "-1/2"; infinity is written inf'),
         ("(x+1)^0", "has power 0; expected at least 1"),
         ("x^2+1[]", "names no products"),
         ("x^2+1[direct", "is not a rational number"),

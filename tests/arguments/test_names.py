@@ -27,6 +27,7 @@ def test_a_tile_is_an_algorithm(text: str, meant: str) -> None:
             "has no option 'scalng'; its options: points, scaling; did you mean 'scaling'",
         ),
         ("direct;foo=1", "no option 'foo'; its options: variant"),
+        ("fft:1000000000", "fft has the form 'fft:16:3', of numbers below 1000000000"),
         ("F(4x4,3)", "2 output and 1 filter sizes; expected as many"),
         ("F(4x4)", r"accepted are forms like .*'F\(4x4,3x3\)'"),
         ("F(4x4,3x3;scaling=l1", "unknown algorithm"),

@@ -207,6 +207,18 @@ def test_other_numbers_are_no_sizes(arguments, message):
         conv_backward_data(np.ones((1, 4, 4, 2)), w, (1, 6.7, 6.2, 2))  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.parametrize(("name", "dtype"), [("fp16", "float16"), ("fp32", "float32")])
+def test_a_result_s_dtype_has_the_precision_s_name_too(name: str, dtype: str) -> None:
+    x, w = np.ones((1, 6, 6, 2), "f4"), np.ones((2, 3, 3, 2), "f4")
+    assert conv_forward(x, w, out_dtype=name).dtype == dtype
+    assert conv_forward(x, w, out_dtype="bf16").dtype.name == "bfloat16"
+    with pytest.raises(TypeError, match=r"^out_dtype is complex64; expected numbers: ") as raised:
+        conv_forward(x, w, out_dtype="c8")
+    assert "int16" not in str(raised.value)  # which is refused, too
+    with pytest.raises(TypeError, match=r"^x is a prepared filter, which stands in the place of w"):
+        conv_forward(prepare_filter(w, x.shape), w)
+
+
 def test_a_shape_has_all_sizes():
     x, w, five = np.ones((1, 6, 6, 2)), np.ones((2, 3, 3, 2)), cast(Any, 5)
     with pytest.raises(TypeError, match="input_shape is 5; expected all sizes, as"):
@@ -234,7 +246,7 @@ def test_integers_in_floating_point_have_such_a_result(precision):
     y = conv_forward(x, w, precision=precision)
     assert y.dtype.kind == "f"
     assert (y == -3600).all()
-    with pytest.raises(TypeError, match=r"out has dtype int16 and the result is float\d\d"):
+    with pytest.raises(TypeError, match=r"out_dtype is int16 and the result is float\d\d"):
         conv_forward(x, w, precision=precision, out_dtype=np.int16)
     assert conv_forward(x, w, precision="exact", out_dtype=np.int16).dtype == np.int16
 

@@ -24,8 +24,8 @@ W = np.random.default_rng(0).uniform(-1, 1, FILTER).astype("f")
         ({"algorithm": "fft:16", "precision": "exact"}, ValueError, "cannot run in exact"),
         ({"algorithm": "gamma:8:6:3", "stride": 2}, ValueError, "needs stride 1"),
         ({"algorithm": "dwm;error=1e-30"}, ValueError, "1e-30"),
-        ({"precision": "foo"}, ValueError, "unknown arithmetic 'foo'"),
-        ({"out_dtype": np.int16}, TypeError, "out has dtype int16"),
+        ({"precision": "foo"}, ValueError, "unknown precision 'foo'"),
+        ({"out_dtype": np.int16}, TypeError, "out_dtype is int16"),
         ({"layout": "CHWN"}, ValueError, "CHWN is not supported"),
     ],
 )
@@ -94,7 +94,7 @@ def test_what_none_stands_for_may_be_named(prepared: dict[str, Any], called) -> 
     ("called", "message"),
     [
         ({"precision": "fp64"}, "prepared with precision fp32, not fp64"),
-        ({"precision": "foo"}, "unknown arithmetic 'foo'"),
+        ({"precision": "foo"}, "unknown precision 'foo'"),
         ({"algorithm": "gamma:8:6:3"}, "prepared with algorithm direct, not gamma:8:6:3"),
     ],
 )

@@ -121,7 +121,7 @@ def test_dtypes_of_complex_results() -> None:
         ({"out": np.zeros((1, 3, 4), complex)}, ValueError, "out has shape"),
         ({"out": np.broadcast_to(0j, (1, 3, 3))}, ValueError, "out has elements that share memory"),
         ({"out": [0j]}, TypeError, "out is a list; expected a NumPy array"),
-        ({"precision": "fp33"}, ValueError, "unknown arithmetic"),
+        ({"precision": "fp33"}, ValueError, "unknown precision"),
         ({"algorithm": "winrs"}, ValueError, "compute filter gradients only"),
     ],
 )

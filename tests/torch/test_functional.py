@@ -74,7 +74,7 @@ X, W = torch.ones(2, 4, 6, 6), torch.ones(6, 4, 3, 3)
         ((X, W), {"groups": 4}, ValueError, "x has 4 channels; w's 4 input channels in 4 group"),
         ((X, W), {"algorithm": "gama:8:6:3"}, ValueError, "did you mean 'gamma:8:6:3"),
         ((X, W), {"algorithm": "gamma:8:6:3", "stride": 2}, ValueError, "stride"),
-        ((X, W), {"precision": "fp31"}, ValueError, "unknown arithmetic 'fp31'"),
+        ((X, W), {"precision": "fp31"}, ValueError, "unknown precision 'fp31'"),
         ((X, W), {"tolerance": 1e-9}, ValueError, "the least that can be had in fp32 is"),
         ((X, W), {"tolerance": -1}, ValueError, "tolerance '-1'; expected a number above 0"),
         ((X, W.to("meta")), {}, ValueError, "x is on cpu and w on meta; move one of them"),

@@ -13,6 +13,7 @@ FLOAT16_INFINITE = 65520.0  # rounded to float16: halfway between its largest nu
 
 # The precision of products that a dtype means: FP32 sums for 16-bit data.
 PRECISION_OF_DTYPE = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+DTYPE_OF_PRECISION = {precision: dtype for dtype, precision in PRECISION_OF_DTYPE.items()}
 ALIASES = {"double": "float64", "single": "float32", "half": "float16"}
 
 
@@ -77,11 +78,12 @@ def on_gpu(value: Any) -> bool:
 
 
 def dtype_of(wish: Any, name: str = "out_dtype") -> np.dtype[Any]:
-    """The dtype that a caller wishes, NumPy's, torch's or a name, as the argument ``name``. Raises
-    TypeError for others."""
-    text = str(wish)
+    """The dtype that a caller wishes, NumPy's, torch's or a name, a precision's too ("fp16"), as
+    the argument ``name``. Raises TypeError for others."""
+    text = DTYPE_OF_PRECISION.get(str(wish), str(wish))
     try:
-        return np.dtype(text.removeprefix("torch.") if text.startswith("torch.") else wish)
+        named = text.startswith("torch.") or isinstance(wish, str)
+        return np.dtype(text.removeprefix("torch.") if named else wish)
     except (TypeError, ValueError, KeyError):
         raise TypeError(f"{name} is {wish!r}; expected a dtype, such as 'float32'") from None
 

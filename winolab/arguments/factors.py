@@ -32,9 +32,9 @@ _INFINITE = ("inf", "infinity", "oo", "∞")
 _EXPONENT = re.compile(r"[eE][+-]?(\d+)$")
 _FACTOR = re.compile(r"(?P<body>[^\[\]]*)(?:\[(?P<products>.*)\](?P<inverse>BT)?)?", re.DOTALL)
 _POWER = re.compile(
-    r"\((?P<base>[^()]*)\)(?:\^(?P<power>\d{1,3}))?|(?P<inf>\w+|∞)\^(?P<times>\d{1,3})"
+    r"\((?P<base>[^()]*)\)(?:\^(?P<power>\d{1,9}))?|(?P<inf>\w+|∞)\^(?P<times>\d{1,9})"
 )
-_TERM = re.compile(r"([+-])(\d[\d./]*)?(?:\*?(x)(?:\^(\d{1,3}))?)?")
+_TERM = re.compile(r"([+-])(\d[\d./]*)?(?:\*?(x)(?:\^(\d{1,18}))?)?")
 _COMPLEX = re.compile(r"([+-]?[\d./]+(?=[+-]))?([+-]?)([\d./]*)\*?i")
 
 
@@ -228,8 +228,9 @@ def _of_text(text: str) -> Point | Factor:
     try:
         return _bounded(Fraction(text))
     except (ValueError, ZeroDivisionError):
+        hint = "; infinity is written inf" if text.lower().lstrip("+") in _INFINITE else ""
         raise ValueError(
-            f'point {shortened(text)!r} is not a rational number such as "-1/2"'
+            f'point {shortened(text)!r} is not a rational number such as "-1/2"{hint}'
         ) from None
 
 

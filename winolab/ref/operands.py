@@ -110,7 +110,7 @@ def hand_over(
     wanted = _wanted(options.out_dtype, default, out)
     if y.dtype != object and native(wanted) in INTEGERS:
         raise TypeError(
-            f"out has dtype {wanted} and the result is {y.dtype}; ask for a floating-point dtype"
+            f"{_asked(wanted, out)} and the result is {y.dtype}; ask for a floating-point dtype"
         )
     result = np.ascontiguousarray(_rounded(NAMES[direction][2], y, wanted))
     if (direction, options.on_range) == ("backward_filter", "raise") and wanted == np.float16:
@@ -142,9 +142,14 @@ def complex_dtype(a: np.ndarray, b: np.ndarray, wish: Any, out: Any) -> np.dtype
         raise TypeError(f"out has dtype {out.dtype} and out_dtype is {wanted}; leave one out")
     if native(wanted) not in COMPONENTS:
         raise TypeError(
-            f"out has dtype {wanted} and the result is complex; ask for complex64 or complex128"
+            f"{_asked(wanted, out)} and the result is complex; ask for complex64 or complex128"
         )
     return wanted
+
+
+def _asked(wanted: np.dtype, out: Any) -> str:
+    """What asks for the result's dtype."""
+    return f"out_dtype is {wanted}" if out is None else f"out has dtype {wanted}"
 
 
 def _wanted(wish: Any, default: np.dtype, out: np.ndarray | None) -> np.dtype:
@@ -155,8 +160,9 @@ def _wanted(wish: Any, default: np.dtype, out: np.ndarray | None) -> np.dtype:
             raise TypeError(f"out has dtype {out.dtype} and out_dtype is {wanted}; leave one out")
         wanted = out.dtype
     if native(wanted) not in RESULTS:
-        names = ", ".join(sorted(map(str, RESULTS)))
-        raise TypeError(f"out has dtype {wanted}; expected numbers: {names}")
+        fitting = RESULTS if default.hasobject else RESULTS - {*INTEGERS}
+        names = ", ".join(sorted(map(str, fitting)))
+        raise TypeError(f"{_asked(wanted, out)}; expected numbers: {names}")
     return wanted
 
 

@@ -149,7 +149,7 @@ def test_unknown_architectures_are_refused_in_a_line() -> None:
         "fp16@": "unknown architecture ''",
         "fp32@hopper": "fp32@hopper: expected fp16, bf16, tf32, fp32_split before the @",
         "fp64@ampere": "fp64@ampere: expected fp16, bf16, tf32, fp32_split before the @",
-        "fp17@hopper": "unknown arithmetic 'fp17': did you mean 'fp16'",
+        "fp17@hopper": "unknown precision 'fp17': did you mean 'fp16'",
     }.items():
         with pytest.raises(ValueError, match=message):
             arithmetic(text)

@@ -51,7 +51,7 @@ def test_names_are_read_back(text: str, meant: str) -> None:
         ("int8:states", "unknown scales 'states': did you mean 'state'"),
         ("int8:state:tensor", "unknown scales 'state:tensor'"),
         ("int32", "int32: expected 2 to 16 bits"),
-        ("fp8_e3m4", "unknown arithmetic 'fp8_e3m4'"),
+        ("fp8_e3m4", "unknown precision 'fp8_e3m4'"),
         ("rns:state", "'rns:state': expected rns, rns:tensor or rns:channel"),
     ],
 )

@@ -58,13 +58,17 @@ class Considered(ShowsText):
             "the choice, and the fastest predicted of every other kernel",
             *(
                 f"{found.predicted * 1e6:10.1f} µs  {found.kernel} {found.precision}, "
-                f"{found.workspace} B workspace, {_error(found)}"
+                f"{found.workspace} B workspace{self._beyond(found)}, {_error(found)}"
                 for found in self.fastest
             ),
         ]
         if self.why:
             lines.append(f"taken is the first: {self.why}")
         return "\n".join(lines + [f"left out: {reason}" for reason in self.left_out])
+
+    def _beyond(self, found: Plan) -> str:
+        limit = self.request.workspace_limit
+        return "" if limit is None or found.workspace <= limit else " beyond the limit"
 
     def _about(self) -> tuple[str, ...]:
         """Lines that stand below the plan's."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from winolab.algorithm import Algorithm, Problem
+from winolab.algorithm import Algorithm, Problem, winograd
 from winolab.gpu.params import MOST, uncounted
 from winolab.points import shortened
 
@@ -163,13 +163,14 @@ def _check_minimal(algorithm: Algorithm) -> None:
 def unserved(algorithm: Algorithm) -> ValueError:
     """What the families of Γ raise for what none of them runs."""
     if algorithm.kind == "winograd" and not algorithm.scaling:
-        return ValueError(
-            f"only Tensor Cores of 9.0 run {algorithm}, and FFMA units "
-            "winograd:2x2:3x3; others run gamma"
-        )
+        fused = winograd((2, 2), (3, 3))
+        units = f"only Tensor Cores of 9.0 run {algorithm}, and FFMA units {fused}"
+        if algorithm == fused:
+            units = f"only Tensor Cores and FFMA units of 9.0 run {fused}"
+        return ValueError(f"{units}; other GPUs run gamma")
     return ValueError(
         "the CUDA kernels run gamma and direct algorithms, on 9.0 winograd too, all without "
-        f"scaling, not {algorithm}"
+        f"scaling, not {algorithm}, which NumPy arrays run on the reference"
     )
 
 

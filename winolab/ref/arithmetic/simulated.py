@@ -248,7 +248,7 @@ def _mixed(text: str) -> Float:
     preset, *changes = text.split(",")
     name, at, architecture = preset.partition("@")
     if name not in PRESETS:
-        raise ValueError(f"unknown arithmetic {name!r}: {nearest_name(name, ACCEPTED)}.")
+        raise ValueError(f"unknown precision {name!r}: {nearest_name(name, ACCEPTED)}.")
     values = {f.name: getattr(PRESETS[name], f.name) for f in fields(Float)}
     if at:
         values |= tensor_cores.named(name, architecture)
