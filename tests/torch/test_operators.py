@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -125,6 +126,36 @@ def test_tensors_without_numbers_have_results_without() -> None:
     with torch._subclasses.FakeTensorMode() as mode:
         y = winolab.torch.conv2d(*(mode.from_tensor(v) for v in tensors((4, 8, 8), (6, 4, 3, 3))))
     assert y.shape == (6, 6, 6)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("name", ["conv1d", "conv_transpose2d"])
+def test_flops_are_counted_as_pytorch_s_are(name: str, groups: int) -> None:
+    """Backwards, too; PyTorch's count of a filter's gradient takes groups for none."""
+    n = int(name[-2])
+    shape = (4, 6 // groups) if "transpose" in name else (6, 4 // groups)
+    x, w = tensors((2, 4, *(8,) * n), (*shape, *(3,) * n))
+    how: dict[str, Any] = {"stride": 2, "padding": 1, "groups": groups}
+
+    def count(function: Any, x: Any, w: Any, backwards: bool = False) -> int:
+        with torch.utils.flop_counter.FlopCounterMode(display=False) as counter:
+            y = function(x, w, **how)
+            if backwards:
+                y.sum().backward()
+        return counter.get_total_flops()
+
+    due = count(partial(theirs, name), x, w)
+    assert count(ours(name), x, w) == due > 0
+    with torch.inference_mode():
+        assert count(ours(name), x, w) == due
+    direction = "backward_data" if "transpose" in name else "forward"
+    layer = partial(winolab.torch.operators.OPERATORS[direction], x, w)
+    size = [] if direction == "forward" else [ours(name)(x, w, **how).shape]
+    assert count(lambda *_, **__: layer(*size, [2] * n, [1, 1] * n, [1] * n, groups), x, w) == due
+    operands = [v.clone().requires_grad_() for v in (x, w)]
+    assert count(ours(name), *operands, backwards=True) == 3 * due
+    if groups == 1:
+        assert count(partial(theirs, name), *operands, backwards=True) == 3 * due
 
 
 def test_two_runs_give_the_same_bits() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -110,6 +110,7 @@ def register(
     operator: Any,
     direct: Any,
     calls: Calls,
+    seen: Callable[[], object],
 ) -> Any:
     """The operator's kernel for derivatives; returns the function that it applies.
 
@@ -117,7 +118,8 @@ def register(
     and leaves to the operator of the same name and ``_unknown`` what it does not know.
 
     It is a Function of a single level, as PyTorch's own operators are: torch.func's transforms
-    call it once for each of theirs. Without a key set it is ``direct`` that computes.
+    call it once for each of theirs. Without a key set it is ``direct`` that computes. ``seen`` is
+    called before modes see the call.
     """
     # Below views, too: a result whose axes were moved is none, and may be changed in place.
     below = torch._C._after_ADInplaceOrView_keyset
@@ -166,6 +168,7 @@ def register(
     apply: Any = Convolution.apply  # pyright: ignore[reportAttributeAccessIssue]
 
     def unknown(keyset: Any, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
+        seen()
         # Whether or not an operand requires grad: it may have a tangent, of which compiled code
         # tells torch.autograd.forward_ad nothing.
         if torch._C._are_functorch_transforms_active():

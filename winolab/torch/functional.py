@@ -42,9 +42,10 @@ ABOUT = """
     FP32 sums; complex64 and complex128 are four real convolutions.
     ``tolerance`` is winolab.conv_forward's: 1e-5 admits algorithms by their predicted error. On the
     CPU, what is named beside the default runs the reference, slowly. ``batch_invariant`` computes
-    every image alone, so that its bits are the same whatever the batch: a launch an image. Where
-    memory lacks for an image's workspace, all images are computed again in less; gradients, and
-    what torch.compile made, take less from that image on.
+    every image alone, so that its bits are the same whatever the batch: a launch an image; compiled
+    and exported code has the batch that it was made for. Where memory lacks for an image's
+    workspace, all images are computed again in less; gradients, and what torch.compile made, take
+    less from that image on.
 
     Gradients of any order, forward-mode derivatives, torch.func's transforms, autocast,
     torch.compile and torch.export serve; filters' gradients take no tile of ``algorithm``.

@@ -7,14 +7,17 @@ and batch (derivatives, batching), Autocast casts as torch.nn.functional's convo
 
 from __future__ import annotations
 
+import sys
 import threading
 from functools import partial
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._C import _AutoDispatchBelowADInplaceOrView as _below
 from torch.compiler import is_dynamo_compiling
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _modes
 
 from winolab.calls import recall
 from winolab.device import Device
@@ -157,7 +160,30 @@ def _unknown(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
         return directly(direction, arguments, a, b)
     if torch._C._get_tracing_state() is not None:
         raise ValueError("torch.jit.trace does not know this operator; use torch.export.export")
+    count_flops()
     return OPERATORS[direction](a, b, *arguments)
+
+
+def count_flops() -> None:
+    """Let PyTorch's counters of operations know those of the operators. Its module, which brings
+    Triton, is not imported for that; a counter that is on has read before what there was."""
+    module = sys.modules.get("torch.utils.flop_counter")
+    if module is None:
+        return
+    for direction, operator in OPERATORS.items():
+        packet = operator.overloadpacket
+        if packet not in module.flop_registry:
+            module.register_flop_formula(packet)(partial(_flops, direction))
+        for mode in _modes():
+            registry = getattr(getattr(mode, "counter", mode), "flop_registry", {})
+            registry.setdefault(packet, module.flop_registry[packet])
+
+
+def _flops(direction: str, a: Any, b: Any, *arguments: Any, out_shape: Any = None) -> int:
+    """Two a multiply-add of direct convolution, whatever computes it."""
+    w = out_shape if direction == "backward_filter" else b
+    y = {"forward": out_shape, "backward_data": a, "backward_filter": b}[direction]
+    return 2 * prod(y) * prod(w[1:])
 
 
 def records() -> bool:
@@ -251,7 +277,7 @@ def _register(direction: str) -> None:
         LIBRARY.impl(name, bound(_refused), key)
     torch.library.register_fake(f"winolab::{name}", bound(_on_meta), lib=LIBRARY)
     FUNCTIONS[direction] = derivatives.register(
-        LIBRARY, direction, OPERATORS[direction], directly, CALLS
+        LIBRARY, direction, OPERATORS[direction], directly, CALLS, count_flops
     )
     batching.register(LIBRARY, direction, OPERATORS[direction])
     for device, key in AUTOCAST.items():
