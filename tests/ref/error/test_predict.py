@@ -124,8 +124,18 @@ def test_direct_tf32_truncates():
 def test_direct_sums_of_few_bits(data):
     """Only small products have bits that are lost: how small, few of the moments say."""
     shapes = ((1, 8, 15, 64), (32, 3, 3, 64))
-    assert 0.6 <= ratios("direct", "bf16", data, shapes=shapes)[0] <= 1.5
+    assert 0.8 <= ratios("direct", "bf16", data, shapes=shapes)[0] <= 1.45
     assert 0.5 <= ratios("direct", "fp16", data, shapes=shapes)[0] <= 1.1
+
+
+@pytest.mark.parametrize("direction", SIMULATED)
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_sums_of_few_bits_lose_their_last_places_where_they_grow(precision, direction):
+    """Predictions without that were 0.6 of the error."""
+    shapes = ((2, 20, 20, 24), (16, 3, 3, 24))
+    for data in ("normal", "u11"):
+        how = {"direction": direction, "padding": 1, "shapes": shapes}
+        assert 0.8 <= ratios("direct", precision, data, seeds=1, **how)[0] <= 1.2
 
 
 @pytest.mark.parametrize("data", ["normal", "relu"])

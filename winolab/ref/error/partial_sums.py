@@ -77,7 +77,11 @@ def _binades(
 ) -> Array:
     """2^⌊log2 |v|⌋ at the nodes of v ~ N(length·mean, length·variance), signed; (..., nodes)."""
     deviation = np.sqrt(length * variance)
-    v = (length * mean)[..., None] + deviation[..., None] * nodes()
+    return _binades_of((length * mean)[..., None] + deviation[..., None] * nodes(), least)
+
+
+def _binades_of(v: Array, least: Array | float = 0.0) -> Array:
+    """2^⌊log2 |v|⌋, of ``least`` where v is smaller, signed; (..., nodes)."""
     size = np.maximum(np.abs(v), np.asarray(least)[..., None])
     exponent = np.where(size > 0, np.frexp(size)[1] - 1, -2000)
     return np.copysign(np.ldexp(1.0, exponent), v)
@@ -237,6 +241,15 @@ def sum_errors(run: Float, depth: float, terms: Products) -> tuple[Array, Array,
     return total, zero, zero
 
 
+def _before(j: float, chunk: float, mean: Array, variance: Array) -> Array:
+    """Binades of the sum of j − 1 chunks where that of j is at the nodes: of random steps it is
+    normal around (j − 1)/j of that, with as much of a chunk's variance. At nodes of its own."""
+    share, other = (j - 1) / j, nodes()[np.arange(NODES) * 13 % NODES]
+    after = at_nodes(j * chunk * mean, j * chunk * variance)
+    deviation = np.sqrt(share * chunk * variance)
+    return _binades_of(share * after + deviation[..., None] * other)
+
+
 def _tensor_core(run: Float, depth: float, terms: Products) -> tuple[Array, Array, Array]:
     """`sum_errors` of truncated alignment and the final rounding of each chunk.
 
@@ -254,7 +267,8 @@ def _tensor_core(run: Float, depth: float, terms: Products) -> tuple[Array, Arra
     lengths, each = _lengths(depth / chunk)
     fine = 2.0 ** (1 - fmt.precision - order.extra_bits)
     corrections = products(run.parts) - 1  # chunks of them
-    finest = terms.finest(max(1.0, chunk * float(terms.nonzero.mean())))
+    nonzero = chunk * float(terms.nonzero.mean())
+    finest = terms.finest(max(1.0, nonzero))
     total, bias = np.zeros_like(mean), np.zeros_like(mean)
     slope = np.zeros_like(mean)
     for j in lengths:
@@ -286,6 +300,9 @@ def _tensor_core(run: Float, depth: float, terms: Products) -> tuple[Array, Arra
             slope += corrections * towards / len(lengths)
         spacing = np.abs(after) * 2.0 ** (1 - fmt.precision)
         q = np.minimum(np.maximum(q, finest), spacing)
+        if j > 1:  # a sum that was smaller holds finer places
+            held = np.abs(_before(j, chunk, mean, variance)) * 2.0 ** (1 - fmt.precision)
+            q = np.minimum(q, np.maximum(held, terms.finest(max(1.0, (j - 1) * nonzero))))
         if order.rounding == "nearest":
             rounded = np.where(spacing > q, (spacing**2 + 2 * q**2) / 12, 0)
             total += each * rounded.mean(axis=-1)
