@@ -145,6 +145,9 @@ def test_moments_that_no_data_have_are_refused(name: str) -> None:
     for mean, variance in ((np.nan, 1.0), (0.0, np.inf), (0.0, -1.0)):
         with pytest.raises(ValueError, match=r"^data has mean .* expected finite numbers"):
             ASKED[name](X, W, data=winolab.Moments(mean, variance))
+    text: Any = "a"
+    with pytest.raises(TypeError, match=r"^data has mean 'a' and variance 1\.0; expected numbers"):
+        ASKED[name](X, W, data=winolab.Moments(text, 1.0))
     with pytest.raises(ValueError, match="an array without elements has no moments"):
         winolab.Moments.of(np.zeros(0))
 
@@ -176,6 +179,11 @@ def test_a_precision_that_there_is_not_is_called_so() -> None:
     for name in ASKED:
         with pytest.raises(ValueError, match=r"^(unknown )?precision 'foo'"):
             ASKED[name](X, W, precision="foo")
+        for value in (3, [], b"fp32"):
+            with pytest.raises(
+                (TypeError, ValueError), match=r"^precision (is of type|.*; expect)"
+            ):
+                ASKED[name](X, W, precision=value)
 
 
 @every

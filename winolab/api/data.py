@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,10 @@ class Data:
         first, second = data
         if isinstance(first, Moments) and isinstance(second, Moments):
             for m in (first, second):
+                if not (isinstance(m.mean, Real) and isinstance(m.variance, Real)):
+                    raise TypeError(
+                        f"data has mean {m.mean!r} and variance {m.variance!r}; expected numbers"
+                    )
                 if not (math.isfinite(m.mean) and 0 <= m.variance < math.inf):
                     raise ValueError(
                         f"data has mean {m.mean:g} and variance {m.variance:g}; expected finite "

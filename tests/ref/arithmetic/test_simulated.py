@@ -160,7 +160,7 @@ def test_bad_text_is_refused_with_what_is_accepted():
     }.items():
         with pytest.raises(ValueError, match=message):
             arithmetic(text)
-    with pytest.raises(TypeError, match="arithmetic of type int"):
+    with pytest.raises(TypeError, match="precision is of type int; expected a text"):
         arithmetic(32)  # pyright: ignore[reportArgumentType]
     for bad in (np.array([1j]), np.array(["a"]), np.array([True])):
         with pytest.raises(TypeError, match=r"has dtype .*; expected numbers"):

@@ -381,7 +381,7 @@ class Request:
             if not isinstance(value, kind):
                 raise TypeError(f"a request has {value!r}; expected one of type {kind.__name__}")
         for name, known in (("direction", DIRECTIONS), ("precision", PRECISIONS)):
-            if (named := getattr(self, name)) not in known:
+            if (named := getattr(self, name)) not in [*known]:  # a list has no hash
                 raise ValueError(f"{name} {named!r}; expected one of {', '.join(known)}")
         check(self.problem, self.algorithm)
         self.need(

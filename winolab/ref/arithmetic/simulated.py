@@ -310,7 +310,7 @@ def arithmetic(spec: str | Arithmetic) -> Arithmetic:
     spec = precision_named(spec)
     if not isinstance(spec, str):
         raise TypeError(
-            f"arithmetic of type {type(spec).__name__}: expected a text such as 'fp32' or an "
+            f"precision is of type {type(spec).__name__}; expected a text such as 'fp32' or an "
             "Arithmetic."
         )
     text = spec.replace(" ", "")
