@@ -91,9 +91,10 @@ def conv_forward(
     output: beside an element of 1e12 among normal ones, or in maps of mostly zeros, small outputs
     lose digits that "direct" keeps, whose error is relative to each output's own Σ|x||w|
     (winolab.ref.error.predict of arrays shows the error of each). NaN and infinity stay within
-    their image and spread within a tile: one element of a map of 11 × 11 reaches 9 outputs of a
-    3 × 3 filter, and as many by F(2×2,3×3), 18 by Γ8(6,3), all 81 by fft:16. On a GPU they reach
-    neighbouring groups of few channels where a kernel multiplies several groups at once.
+    their image, but in INT8 and FP8, whose scales images share, and spread within a tile: one
+    element of a map of 11 × 11 reaches 9 outputs of a 3 × 3 filter, and as many by F(2×2,3×3), 18
+    by Γ8(6,3), all 81 by fft:16. On a GPU they reach neighbouring groups of few channels where a
+    kernel multiplies several groups at once.
 
     ``bias``, one number an output channel, ``residual``, an array of y's shape that lies anywhere,
     and ``activation``, "relu", "silu" or "leaky_relu" ("leaky_relu:0.2" with a slope, else 0.01),
@@ -244,11 +245,12 @@ def prepare_filter(
 
     ``input_shape`` is x's in both directions. A CUDA array is transformed on the caller's current
     stream, for the kernel that the planner takes; using it on another stream needs the caller's
-    synchronization. The reference transforms while it runs and keeps w. ``tolerance`` counts for an
-    input that is uniform on [-1, 1]. Where memory lacks for the filter, the plan of a smaller one
-    is taken, as ``conv_forward`` does for its workspace. The other arguments and the errors are
-    those of :func:`conv_forward`; a call with other shapes, padding, algorithm or precision than
-    were prepared raises ValueError, as does on a GPU one whose result is wider than ``out_dtype``.
+    synchronization. The reference transforms while it runs and keeps a copy of w. ``tolerance``
+    counts for an input that is uniform on [-1, 1]. Where memory lacks for the filter, the plan of a
+    smaller one is taken, as ``conv_forward`` does for its workspace. The other arguments and the
+    errors are those of :func:`conv_forward`; a call with other shapes, padding, algorithm or
+    precision than were prepared raises ValueError, as does on a GPU one whose result is wider than
+    ``out_dtype``.
 
     >>> x, w = np.ones((1, 4, 4, 1)), np.ones((1, 3, 3, 1))
     >>> prepared = prepare_filter(w, x.shape)
@@ -276,7 +278,8 @@ def prepare_filter(
 
         held = kernels.transform(direction, problem, w, options)
     else:
-        held = operand("w", numpy_view("w", w) if foreign.foreign(w) else w, options.precision)
+        given = numpy_view("w", w) if foreign.foreign(w) else w
+        held = np.array(operand("w", given, options.precision))  # as it is now, whatever becomes
         options = dispatch.chosen(direction, problem, options, None, held)
         dispatch.try_filter(direction, problem, held, options)
     return PreparedFilter(

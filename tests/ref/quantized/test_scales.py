@@ -169,3 +169,13 @@ def test_what_is_not_known_before_the_data_is_told() -> None:
     assert found.row["bound"] == np.inf > found.relative_rms > 0
     zeros = np.zeros(shapes[0], np.float32)
     assert not winolab.conv_forward(zeros, np.ones(shapes[1], np.float32), precision="int8").any()
+
+
+@pytest.mark.parametrize("text", ["fp32", "int8", "int8:state", "fp8_e4m3:channel"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_stays_within_its_image_where_scales_do(text, value) -> None:
+    x, w, _ = drawn("u11")
+    x[1, 4, 4, 2] = value
+    y = winolab.conv_forward(x, w, padding=1, precision=text)
+    assert not np.isfinite(y[1]).all()
+    assert np.isfinite(y[0]).all() == (text == "fp32")
