@@ -101,3 +101,21 @@ def test_what_none_stands_for_may_be_named(prepared: dict[str, Any], called) -> 
 def test_another_precision_or_algorithm_is_refused_by_name(called, message) -> None:
     with pytest.raises(ValueError, match=message):
         conv_forward(np.ones(SHAPE, "f"), prepare_filter(W, SHAPE), **called)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "c8", object])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+def test_a_prepared_filter_is_that_of_its_time(dtype, order, direction) -> None:
+    """As a GPU's: it was a view of w."""
+    convolve = {"forward": conv_forward, "backward_data": conv_backward_data}[direction]
+    w, x = np.ones((1, 3, 3, 1), dtype, order), np.ones((1, 4, 4, 1), dtype)
+    how: dict[str, Any] = {"precision": "fp32_split", "scale": "6:9"} if dtype == "f4" else {}
+    how |= {"precision": "exact"} if dtype is object else {}
+    arguments = (x[:, :2, :2], x.shape) if direction == "backward_data" else (x,)
+    expected = convolve(arguments[0], w, *arguments[1:], **how)
+    prepared = prepare_filter(w, x.shape, direction=direction, **how)
+    w[...] = 0
+    assert prepared.nbytes == w.nbytes
+    assert (convolve(arguments[0], prepared, *arguments[1:], **how) == expected).all()
+    assert expected.any()

@@ -21,7 +21,7 @@ AGAIN = "prepare it so, or give the filter itself"
 class PreparedFilter:
     """A filter made ready by ``prepare_filter``, accepted in its place for the same problem.
 
-    On a GPU it holds device memory until it is deleted; NumPy's is the filter itself.
+    On a GPU it holds device memory until it is deleted; NumPy's is a copy of the filter.
     """
 
     problem: Problem
