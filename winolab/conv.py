@@ -318,7 +318,8 @@ def _run(
     residual: Any = None,
 ) -> Any:
     """The result of what is asked: by a call that was kept, or checked and computed anew."""
-    flag(deterministic, "deterministic")
+    if deterministic is not True:  # warm calls have no time for another call
+        flag(deterministic, "deterministic")
     held = b.held if isinstance(b, PreparedFilter) else b
     more = () if bias is None and residual is None else (bias, residual)
     known = recall(asked, a, held, out, *more)
