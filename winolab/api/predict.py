@@ -154,8 +154,7 @@ def predict(
     The result prints; ``relative_rms`` is a number without unit, ``overflow`` the chance that any
     result is not finite, ``to_dict()`` has all as JSON has it, ``plot()`` draws what makes the
     error. Predictions are within 15 to 25 % of simulated errors (``winolab accuracy``), but of
-    direct products in 16 bits, which err up to 1.6 times what is predicted, and of FFT on data of
-    one sign, which err a half to a sixth.
+    direct products in 16 bits, which err up to 1.6 times what is predicted.
 
     Raises ValueError, in one line, for what is unknown or does not fit, TypeError for values of
     other types.
