@@ -76,6 +76,22 @@ def test_products_of_blocks_are_iterated() -> None:
         transforms(6, 4, "iterated:0,1,-1,inf*0,1")
 
 
+@pytest.mark.parametrize("points", ["0,1,-1,inf", "legendre:0,1,-1,inf", "karatsuba"])
+@pytest.mark.parametrize("scaling", ["l1", "power_of_two", "filter"])
+def test_rows_are_scaled_whatever_their_stages(points, scaling) -> None:
+    """Rows of Legendre's first stage were, whose products with the second have other norms."""
+    t = transforms(2, 3, points, scaling)
+    for name, rows in (("G", t.G), ("BT", t.BT)):
+        for row in rows:
+            norm = sum(map(abs, row))
+            if scaling == "l1":
+                assert norm == 1
+            elif (scaling, name) != ("filter", "BT"):
+                assert 1 <= 2 * norm**2 <= 4  # within a factor of √2
+    plain = transforms(2, 3, points.removeprefix("legendre:"), scaling)
+    assert (t.AT, t.G, t.BT) == (plain.AT, plain.G, plain.BT)
+
+
 def test_legendre_is_the_same_in_two_stages() -> None:
     points = "0,1,-1,1/2,-1/2,inf"
     t, plain = transforms(4, 3, f"legendre:{points}"), transforms(4, 3, points)

@@ -43,11 +43,25 @@ def multiplied_out(stages: tuple[Matrix, ...]) -> Matrix:
 
 
 def scaled(stages: Stages, scaling: str | None) -> Stages:
-    """The same with the rows of G and BT scaled, what they lose given to AT."""
+    """The same with the rows of G and BT scaled, whatever their stages, what they lose given to
+    AT. Raises ValueError for an unknown scaling."""
     if scaling is None:
         return stages
+    if scaling not in SCALINGS:
+        raise ValueError(
+            f"unknown scaling {scaling!r}; expected one of none, {', '.join(SCALINGS)}"
+        )
     AT, G, BT = stages
-    columns, rows_G, rows_BT = _scaled(transposed(AT[-1]), G[0], BT[0], scaling)
+    of_G, of_BT = (_norms(multiplied_out(some), scaling) for some in (G, BT))
+    if scaling == "filter":
+        of_BT = [Fraction(1)] * len(of_BT)
+    columns = [
+        [v * s * t for v in a] for a, s, t in zip(transposed(AT[-1]), of_G, of_BT, strict=True)
+    ]
+    rows_G, rows_BT = (
+        [[v / s for v in row] for row, s in zip(some[0], norms, strict=True)]
+        for some, norms in ((G, of_G), (BT, of_BT))
+    )
     return (
         (*AT[:-1], _frozen(transposed(columns))),
         (_frozen(rows_G), *G[1:]),
@@ -72,22 +86,10 @@ def _multiplied(a: Matrix, b: Matrix) -> Matrix:
     return _frozen(fractions(matrix_product(left, right)))
 
 
-def _scaled(AT_columns, G, BT, scaling: str) -> tuple[Rows, Rows, Rows]:
-    if scaling not in SCALINGS:
-        raise ValueError(
-            f"unknown scaling {scaling!r}; expected one of none, {', '.join(SCALINGS)}"
-        )
-    columns, rows_G, rows_BT = [], [], []
-    for a, g, b in zip(AT_columns, G, BT, strict=True):
-        s, t = (sum(map(abs, row), Fraction(0)) or Fraction(1) for row in (g, b))
-        if scaling != "l1":
-            s, t = _nearest_power_of_two(s), _nearest_power_of_two(t)
-        if scaling == "filter":
-            t = Fraction(1)
-        columns.append([v * s * t for v in a])
-        rows_G.append([v / s for v in g])
-        rows_BT.append([v / t for v in b])
-    return columns, rows_G, rows_BT
+def _norms(rows: Matrix, scaling: str) -> list[Fraction]:
+    """The L1 norm of each row, 1 of one of zeros, or the power of two nearest to it."""
+    norms = [sum(map(abs, row), Fraction(0)) or Fraction(1) for row in rows]
+    return norms if scaling == "l1" else [_nearest_power_of_two(s) for s in norms]
 
 
 def _nearest_power_of_two(q: Fraction) -> Fraction:
