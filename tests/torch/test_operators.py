@@ -80,6 +80,35 @@ def test_torch_compile_takes_a_network_whole(dynamic: bool) -> None:
             assert torch.equal(compiled(x), eager[0])
 
 
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="says nothing of such sizes")
+@torch._dynamo.config.patch(capture_scalar_outputs=True)
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("name", ["conv2d", "conv_transpose2d"])
+def test_sizes_that_only_the_data_tell(name: str, last: bool) -> None:
+    """Results lie where the graph takes them to lie."""
+    torch.compiler.reset()
+    x, w = tensors((2, 4, 9, 2), (4, 4, 3, 2))
+    rows = x.movedim(1, -1).contiguous() if last else x
+
+    def call(rows: Any, w: Any, count: Any) -> Any:
+        n = count.item()
+        torch._check(n >= 0)
+        torch._check(n <= 9)
+        v = rows[:, :n].movedim(-1, 1) if last else rows[:, :, :n]
+        return ours(name)(v, w, padding=1)
+
+    compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
+    w = w.requires_grad_()
+    for n in (5, 2, 9, 1):
+        count = torch.tensor(n)
+        y, due = (function(rows, w, count) for function in (compiled, call))
+        assert torch.equal(y, due)
+        assert y.stride() == due.stride()
+        if n > 1:
+            grads = [torch.autograd.grad(v.square().sum(), w)[0] for v in (y, due)]
+            assert torch.equal(*grads)
+
+
 def test_torch_export_keeps_the_operators() -> None:
     net = Net().eval()
     (x,) = tensors((2, 3, 8, 8), dtype=torch.float32)

@@ -5,6 +5,7 @@ CPU, and on a GPU while kernels are compiled.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from winolab.problem import Problem, in_layout, shapes
 from winolab.ref import foreign
 from winolab.torch.asked import USUAL_TOLERANCE, Asked
 
+LARGE = 4096
 PLAIN = ConvOptions("channels_first", tolerance=USUAL_TOLERANCE)
 
 
@@ -45,13 +47,36 @@ def meanwhile(
         return laid_like(a, _direct(direction, problem, a, b)).to(wanted)
 
 
-def laid_like(a: Tensor, result: Tensor) -> Tensor:
-    """The result in the first operand's memory order, as kernels lay theirs."""
+def laid_like(a: Tensor, result: Tensor, first: bool | None = None) -> Tensor:
+    """The result in the first operand's memory order, as kernels lay theirs. ``first``: whether
+    channels lie before all spatial dimensions there, where that is known."""
     layout = "channels_first"
-    place = ArrayLayout.of(Described(a.shape, a.stride(), "", 0, True), layout)
-    if place.first(layout):
+    if first is None:
+        first = ArrayLayout.of(Described(a.shape, a.stride(), "", 0, True), layout).first(layout)
+    if first:
         return result.contiguous()
     return result.movedim(1, -1).contiguous().movedim(-1, 1)
+
+
+def first_of_symbols(a: Tensor) -> bool | None:
+    """``laid_like``'s ``first`` where only the data tell a size: as for large ones. Whether that
+    holds is checked as the graph runs. None: every size is known, or has a guard."""
+    from torch.fx.experimental import symbolic_shapes as symbols
+
+    known: Any = getattr(symbols, "optimization_hint", None)  # of PyTorch 2.13
+    if not known or not symbols.free_unbacked_symbols([*a.shape, *a.stride()]):
+        return None
+    (_, channels, *sizes), (_, apart, *steps) = a.shape, a.stride()
+    large = partial(known, fallback=LARGE)
+    axes = sorted(zip(sizes, steps, strict=True), key=lambda axis: type(axis[0]) is not int)
+    for n, step in axes:
+        if large(channels) > 1 and large(n) > 1 and large(step) >= large(apart):
+            for holds in (channels > 1, n > 1, step >= apart):
+                torch._check(holds)
+            return False
+    for n, step in axes:
+        torch._check(symbols.sym_or(channels <= 1, n <= 1, apart > step))
+    return True
 
 
 def _direct(direction: str, problem: Problem, a: Tensor, b: Tensor) -> Tensor:

@@ -302,6 +302,9 @@ def transpose(
     paddings = sizes_of(padding, ndim, "padding", 0)
     longer = sizes_of(output_padding, ndim, "output_padding", 0)
     shape, ends = [dy.shape[0], weight.shape[1] * groups], []
+    surely: Any = bool
+    if SPECIALIZES and is_dynamo_compiling():  # a size that only the data tell is not surely wrong
+        from torch.fx.experimental.symbolic_shapes import guard_or_false as surely
     for d, (s, t, p, more) in enumerate(zip(strides, dilations, paddings, longer, strict=True)):
         if more >= s and more >= t:
             raise ValueError(
@@ -309,7 +312,7 @@ def transpose(
                 f"stride {s} or the dilation {t}"
             )
         size = (dy.shape[d + 2] - 1) * s - 2 * p + t * (weight.shape[d + 2] - 1) + more + 1
-        if size < 1:
+        if surely(size < 1):
             raise ValueError(
                 f"padding {p} in spatial dimension {d} leaves nothing of the result; expected less"
             )

@@ -233,7 +233,7 @@ def _on_meta(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
         shape, *arguments = arguments  # pyright: ignore[reportAssignmentType]
     stride, padding, dilation, groups, *options = arguments
     sizes = (*a.shape, *b.shape, *(shape or ()), *stride, *padding, *dilation, groups)
-    if all(type(size) is int for size in sizes):
+    if known := all(type(size) is int for size in sizes):
         rest = arguments if shape is None else (shape, *arguments)
         asked_by(direction, tuple(rest)).problem(tuple(a.shape), tuple(b.shape))
     if shape is None:
@@ -243,7 +243,8 @@ def _on_meta(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
         outputs = [(n + lo + hi - d * (r - 1) - 1) // s + 1 for n, r, s, lo, hi, d in geometry]
         shape = [a.shape[0], b.shape[0], *outputs]
     dtype = options[2] if len(options) > 2 and options[2] else a.dtype
-    return cpu.laid_like(a, a.new_empty(shape, dtype=dtype))
+    first = None if known else cpu.first_of_symbols(a)
+    return cpu.laid_like(a, a.new_empty(shape, dtype=dtype), first)
 
 
 def _cast(direction: str, device: str, key: Any, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
