@@ -143,7 +143,8 @@ def test_an_interrupt_while_workers_begin_ends_all_of_them(tmp_path: Path) -> No
     assert not mark.exists()
 
 
-WORK = "import time; print('up', flush=True); time.sleep(60)"
+# One write: two workers' may come between the parts of another.
+WORK = "import os, time; os.write(1, b'up\\n'); time.sleep(60)"
 
 
 def test_workers_end_with_a_killed_parent() -> None:

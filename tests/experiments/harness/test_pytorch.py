@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import torch.backends
 from torch.backends import cuda, cudnn
 
 from experiments.harness.pytorch import tf32
@@ -19,6 +20,12 @@ def flags() -> dict[str, object]:
         "deterministic": cudnn.deterministic,
         "enabled": cudnn.enabled,
     }
+
+
+@pytest.fixture(autouse=True)
+def settable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flags may be set, which modules of PyTorch's own tests, once imported, forbid."""
+    monkeypatch.setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
