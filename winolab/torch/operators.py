@@ -50,7 +50,8 @@ for _direction, _operands in SIGNATURES.items():
             f"{_name}({_operands}, {GEOMETRY}, {SCHEMA}) -> Tensor",
             tags=(torch.Tag.pt2_compliant_tag,),
         )
-OPERATORS = {each: getattr(torch.ops.winolab, f"conv_{each}").default for each in DIRECTIONS}
+PACKETS = {each: getattr(torch.ops.winolab, f"conv_{each}") for each in DIRECTIONS}
+OPERATORS = {direction: packet.default for direction, packet in PACKETS.items()}
 
 
 def asked_by(direction: str, arguments: tuple[Any, ...]) -> Asked:
@@ -170,11 +171,13 @@ def count_flops() -> None:
     module = sys.modules.get("torch.utils.flop_counter")
     if module is None:
         return
-    for direction, operator in OPERATORS.items():
-        packet = operator.overloadpacket
+    modes = _modes()
+    if not modes and PACKETS["forward"] in module.flop_registry:
+        return
+    for direction, packet in PACKETS.items():
         if packet not in module.flop_registry:
             module.register_flop_formula(packet)(partial(_flops, direction))
-        for mode in _modes():
+        for mode in modes:
             registry = getattr(getattr(mode, "counter", mode), "flop_registry", {})
             registry.setdefault(packet, module.flop_registry[packet])
 
