@@ -93,15 +93,15 @@ class Problem:
         out_channels, w_channels, *taps = (
             whole(n, "a size of w") for n in (out_channels, w_channels, *taps)
         )
+        groups = whole(groups, "groups")
+        if groups < 1:
+            raise ValueError(f"groups = {groups}; expected at least 1")
         if min(batch, channels, out_channels, *spatial) < 0:
             raise ValueError(f"x has sizes {x_shape} and w {w_shape}; expected none below 0")
         filter_ = tuple(taps)
         for d, r in enumerate(filter_):
             if r < 1:
                 raise ValueError(f"filter size {r} in spatial dimension {d}; expected at least 1")
-        groups = whole(groups, "groups")
-        if groups < 1:
-            raise ValueError(f"groups = {groups}; expected at least 1")
         if channels != w_channels * groups:
             raise ValueError(
                 f"x has {plural(channels, 'channel')}; w's {plural(w_channels, 'input channel')} "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -85,3 +86,28 @@ def test_wrong_arguments_are_refused_in_one_line() -> None:
         winolab.torch.compare(nn.Conv2d(3, 3, 3), X)
     with pytest.raises(ValueError, match=r"^rounds is 0; expected 1 or more$"):
         winolab.torch.compare(converted(), X, rounds=0)
+    for rounds, shown in ((1.5, "1.5"), ("1", "'1'"), (None, "None")):
+        with pytest.raises(TypeError, match=f"^rounds is {shown}; expected an integer$"):
+            winolab.torch.compare(converted(), X, rounds=rounds)  # pyright: ignore[reportArgumentType]
+    for model, shown in (([], "a list"), (nn.ReLU, "a type")):
+        with pytest.raises(TypeError, match=f"^model is {shown}; expected a torch.nn.Module$"):
+            winolab.torch.compare(model, X)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+@pytest.mark.parametrize("kind", [winolab.torch.Conv2d, winolab.torch.ConvTranspose2d])
+def test_complex_layers_are_compared(kind: Any, dtype: torch.dtype) -> None:
+    layer = kind(3, 4, 3, dtype=dtype)
+    x = torch.complex(X, X.flip(0)).to(dtype)
+    (found,) = winolab.torch.compare(layer, x, rounds=1).layers
+    name = "conv2d" if kind is winolab.torch.Conv2d else "conv_transpose2d"
+    theirs: Any = getattr(nn.functional, name)
+    wide = [v.detach().to(torch.complex128) for v in (x, layer.weight, layer.bias)]
+    exact, sizes = theirs(*wide), theirs(*(v.abs() for v in wide))
+    # A part is two sums of 27 products, their difference and the bias; "exact" has as many in FP64.
+    most = 2 * 2**0.5 * 29 * torch.finfo(dtype).eps / 2 * float(sizes.norm() / exact.norm())
+    assert max(found.error, found.pytorch_error) <= most
+    if dtype == torch.complex64:
+        error = float((layer(x).detach() - exact).norm() / exact.norm())
+        assert found.error == pytest.approx(error, rel=1e-5)

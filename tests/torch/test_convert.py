@@ -115,6 +115,8 @@ def test_what_does_not_serve_a_layer_leaves_it_as_it_was() -> None:
         ((nn.ReLU(),), {"algorithm": "magic"}, ValueError, "magic"),
         ((nn.ReLU(),), {"device": "abacus"}, ValueError, "unknown device"),
         ((nn.Conv2d(3, 8, 3),), {"device": 3}, TypeError, "device is an int"),
+        ((nn.Conv2d(3, 8, 3), "x"), {}, TypeError, "input is a str; expected a torch tensor"),
+        ((nn.Conv2d(3, 8, 3),), {"precision": "nope"}, ValueError, "nope"),
         ((nn.Sequential(nn.LazyConv2d(8, 3)), X), {}, ValueError, "call it once"),
     ],
 )

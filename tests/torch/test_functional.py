@@ -76,7 +76,7 @@ X, W = torch.ones(2, 4, 6, 6), torch.ones(6, 4, 3, 3)
         ((X, W), {"algorithm": "gamma:8:6:3", "stride": 2}, ValueError, "stride"),
         ((X, W), {"precision": "fp31"}, ValueError, "unknown precision 'fp31'"),
         ((X, W), {"tolerance": 1e-9}, ValueError, "the least that can be had in fp32 is"),
-        ((X, W), {"tolerance": -1}, ValueError, "tolerance '-1'; expected a number above 0"),
+        ((X, W), {"tolerance": -1}, ValueError, "tolerance -1; expected a number above 0"),
         ((X, W.to("meta")), {}, ValueError, "x is on cpu and w on meta; move one of them"),
     ],
 )
@@ -245,3 +245,46 @@ def test_compiled_code_takes_a_tolerance_that_varies(dynamic: Any) -> None:
     for tolerance in given:
         assert torch.equal(compiled(X, W, tolerance), call(X, W, tolerance))
     assert seen == [str(tolerance) for tolerance in given[:-1]]
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "said"),
+    [
+        ({"precision": []}, TypeError, "precision is a list; expected a name, a dtype or"),
+        ({"precision": 3}, TypeError, "precision is an int; expected"),
+        ({"algorithm": []}, TypeError, "algorithm is of type list; expected"),
+        ({"algorithm": b"direct"}, TypeError, "algorithm is of type bytes; expected"),
+        ({"tolerance": ""}, ValueError, "tolerance ''; expected a number above 0"),
+        ({"tolerance": []}, TypeError, r"tolerance is \[\]; expected a number above 0"),
+        ({"tolerance": False}, TypeError, "tolerance is False; expected a number above 0"),
+        ({"groups": -1}, ValueError, "groups = -1; expected at least 1"),
+        ({"groups": "1"}, TypeError, "groups is '1'; expected an integer"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["conv2d", "conv_transpose2d"])
+def test_what_says_nothing_is_refused_in_a_line(name: str, how: Any, error: Any, said: str) -> None:
+    """By functions, and by modules when they are made, whose groups PyTorch checks."""
+    x, w = torch.ones(1, 4, 5, 5), torch.ones(4, 4, 3, 3)
+    with pytest.raises(error, match=f"^{said}"):
+        getattr(winolab.torch, name)(x, w, **how)
+    if "groups" not in how:
+        for make in (winolab.torch.Conv2d, winolab.torch.ConvTranspose2d):
+            with pytest.raises(error, match=f"^{said}"):
+                make(4, 4, 3, **how)
+        with pytest.raises(error, match=f"^{said}"):
+            winolab.torch.convert(torch.nn.Conv2d(4, 4, 3), **how)
+
+
+@pytest.mark.parametrize("how", [{"stride": 2**40}, {"dilation": 2**40}], ids=str)
+def test_a_result_beyond_64_bits_is_refused(how: Any) -> None:
+    x, w = torch.ones(1, 4, 5, 5), torch.ones(4, 4, 3, 3)
+    for like in (x, x.to("meta")):
+        with pytest.raises(ValueError, match=r"^dx has shape .* expected fewer than 2\*\*63 elem"):
+            winolab.torch.conv_transpose2d(like, w.to(like.device), **how)
+
+
+def test_an_operator_refuses_an_empty_tolerance() -> None:
+    asks = [1, 1], [0] * 4, [1, 1], 1, None, None, None, None, "fallback", None, ""
+    with pytest.raises(ValueError, match=r"^tolerance ''"):
+        torch.ops.winolab.conv_forward(torch.ones(1, 4, 5, 5), torch.ones(4, 4, 3, 3), *asks)

@@ -175,6 +175,11 @@ def test_what_cannot_be_compiled_is_said_in_a_line() -> None:
         winolab.torch.warmup(layer, X)
     with pytest.raises(ValueError, match="unknown device"):
         winolab.torch.warmup(layer, X, device="abacus")
+    wrong: Any = []
+    with pytest.raises(TypeError, match=r"^model is a list; expected a torch.nn.Module$"):
+        winolab.torch.warmup(wrong, X, device="h100")
+    with pytest.raises(TypeError, match=r"^device is a list; expected a GPU's name or a Device$"):
+        winolab.torch.warmup(layer, X, device=wrong)
     with pytest.raises((ValueError, TypeError)) as refused:
         winolab.torch.warmup(layer.double(), X.double(), device="h100")
     assert "float64" in str(refused.value)

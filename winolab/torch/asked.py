@@ -11,15 +11,17 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from math import prod
 from typing import Any, TypeVar
 
 import torch
 from torch.compiler import is_dynamo_compiling
 
-from winolab.arguments.arrays import PRECISION_OF_DTYPE
-from winolab.arguments.tolerance import USUAL_TOLERANCE
+from winolab.algorithm import Algorithm, parse_algorithm
+from winolab.arguments.arrays import PRECISION_OF_DTYPE, precision_named
+from winolab.arguments.tolerance import USUAL_TOLERANCE, Tolerance
 from winolab.arguments.values import one_or_each, whole
-from winolab.arguments.words import plural
+from winolab.arguments.words import plural, type_of
 from winolab.options import INTS, Convolution, ConvOptions, Geometry
 from winolab.problem import NAMES, Problem
 from winolab.ref.arithmetic.split import Scale
@@ -29,6 +31,7 @@ NUMBERS = {direction: number for number, direction in enumerate(DIRECTIONS)}
 T = TypeVar("T")
 Sizes = int | Sequence[int]
 DTYPES = {getattr(torch, name): name for name in PRECISION_OF_DTYPE}
+SPECIALIZES = torch.__version__ >= "2.9"  # its compiler knows guard_scalar, guard_or_false
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,38 @@ class Asked(Convolution):
         expected = (found.batch, found.out_channels, *found.output)
         if dy is not None and tuple(dy) != expected:
             raise ValueError(f"dy has shape {tuple(dy)}; expected {expected}")
+        shape = g.result_shape or expected
+        if prod(shape) >= 2**63:
+            name = NAMES[self.direction][2]
+            raise ValueError(f"{name} has shape {tuple(shape)}; expected fewer than 2**63 elements")
         return found
+
+
+def options(algorithm: Any, precision: Any, tolerance: Any) -> tuple[Any, ...]:
+    """Options as operators take them, texts, but for the usual ones at their end."""
+    if algorithm is not None and not isinstance(algorithm, str):
+        if not isinstance(algorithm, Algorithm):
+            parse_algorithm(algorithm)  # which refuses it
+        algorithm = str(algorithm)
+    if precision is not None and not isinstance(precision, str):
+        precision = precision_named(precision)
+        precision = getattr(precision, "name", precision)
+        if not isinstance(precision, str):
+            raise TypeError(
+                f"precision is {type_of(precision)}; expected a name, a dtype or an Arithmetic"
+            )
+    if tolerance is None:
+        return () if algorithm is None and precision is None else (algorithm, precision)
+    if not isinstance(tolerance, str):
+        if is_dynamo_compiling():
+            if SPECIALIZES:  # a number that varies has no text
+                from torch.fx.experimental.symbolic_shapes import guard_scalar
+
+                tolerance = guard_scalar(tolerance)
+        elif type(tolerance) is not float:
+            Tolerance.of(tolerance)  # which refuses what is no number
+        tolerance = str(tolerance)
+    return algorithm, precision, None, None, "fallback", None, tolerance
 
 
 @lru_cache(maxsize=4096)
@@ -129,6 +163,7 @@ def asked(
     would find what was made of it.
     """
     o = Options(*options)
+    usual = None if o.algorithm else USUAL_TOLERANCE
 
     def exact(name: str, sizes: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(whole(size, name) for size in sizes)
@@ -150,7 +185,7 @@ def asked(
             o.workspace_limit,
             o.on_range,
             None if o.scale is None else Scale.of_caller(o.scale),
-            tolerance=o.tolerance or (None if o.algorithm else USUAL_TOLERANCE),
+            tolerance=usual if o.tolerance is None else o.tolerance,
         ).checked(),
     )
 

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from winolab.api import picture
+from winolab.arguments.values import whole
 from winolab.kind import ShowsText
-from winolab.torch.convert import aligned
+from winolab.torch.convert import aligned, check_module
 from winolab.torch.kept import KeptFilters
 from winolab.torch.modules import OURS, Convolution
 from winolab.torch.predicted import still
@@ -93,7 +94,7 @@ def compare(model: nn.Module, inputs: Any, *, rounds: int = 11) -> Comparison:
     against FP64. The model's mode stays, so that normalizations in training see one batch more; no
     gradients are computed. Layers that are called more than once are measured the first time.
 
-    Raises ValueError for a model without winolab's layers.
+    Raises TypeError for what is no module, ValueError for a model without winolab's layers.
 
     >>> from winolab.torch import convert
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3)).eval()
@@ -101,7 +102,8 @@ def compare(model: nn.Module, inputs: Any, *, rounds: int = 11) -> Comparison:
     >>> [each.error < 1e-6 for each in compare(model, torch.rand(2, 3, 12, 12)).layers]
     [True, True]
     """
-    if rounds < 1:
+    check_module(model)
+    if whole(rounds, "rounds") < 1:
         raise ValueError(f"rounds is {rounds}; expected 1 or more")
     names: dict[nn.Module, str] = {
         m: name for name, m in model.named_modules() if isinstance(m, Convolution)
@@ -132,9 +134,10 @@ def _compared(
     if torch.is_autocast_enabled(device):
         x = x.to(torch.get_autocast_dtype(device))
     theirs = _twin(module, x.dtype)
-    exact = _twin(module, x.dtype).double()
+    wide = torch.complex128 if x.is_complex() else torch.float64
+    exact = _twin(module, x.dtype, wide=wide)
     with torch.autocast(device, enabled=False):
-        y = exact(x.double(), *rest, **named)
+        y = exact(x.to(wide), *rest, **named)
         mine = _twin(module, x.dtype, ours=True)
         calls = {
             "ours": lambda: mine(x, *rest, **named),
@@ -147,8 +150,11 @@ def _compared(
     )
 
 
-def _twin(module: Any, dtype: torch.dtype, ours: bool = False) -> Any:
-    """The layer alone, without hooks and parametrizations, of torch.nn's class or of ours."""
+def _twin(
+    module: Any, dtype: torch.dtype, ours: bool = False, wide: torch.dtype | None = None
+) -> Any:
+    """The layer alone, without hooks and parametrizations, of torch.nn's class or of ours; its
+    parameters in that dtype, then in a ``wide`` one."""
     kind: Any = parametrize.type_before_parametrizations(module)
     kind = kind if ours else THEIRS[kind]
     with still(module):
@@ -158,7 +164,9 @@ def _twin(module: Any, dtype: torch.dtype, ours: bool = False) -> Any:
     twin.__dict__.pop("weight", None)  # where a hook had put it
     twin._forward_hooks, twin._forward_pre_hooks, twin._modules = {}, {}, {}
     twin._parameters = {
-        key: None if p is None else nn.Parameter(p.detach().to(dtype), requires_grad=False)
+        key: None
+        if p is None
+        else nn.Parameter(p.detach().to(dtype).to(wide or dtype), requires_grad=False)
         for key, p in parameters.items()
     }
     twin.kept = KeptFilters()
@@ -166,8 +174,8 @@ def _twin(module: Any, dtype: torch.dtype, ours: bool = False) -> Any:
 
 
 def _relative_rms(y: Tensor, exact: Tensor) -> float:
-    size = float(exact.square().sum())
-    return float(((y.double() - exact).square().sum() / size).sqrt()) if size else 0.0
+    size = float(exact.abs().square().sum())
+    return float(((y - exact).abs().square().sum() / size).sqrt()) if size else 0.0
 
 
 def _medians(calls: dict[str, Callable[[], Any]], x: Tensor, rounds: int) -> dict[str, float]:

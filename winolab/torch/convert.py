@@ -8,16 +8,14 @@ from inspect import isroutine
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from winolab.arguments.words import agreeing, plural, type_of
 from winolab.device import Device, datasheet
 from winolab.kind import ShowsText
-from winolab.options import ConvOptions
 from winolab.torch.fake.calls import without_numbers
-from winolab.torch.functional import check_invariant
-from winolab.torch.modules import OURS, Convolution
+from winolab.torch.modules import OURS, Convolution, check_options
 from winolab.torch.predicted import Predicted, predicted, smallest
 
 
@@ -94,11 +92,8 @@ def convert(
     2      1×8×16×16  forward    dwm:3:2    1.3e-07       -
     """
     check_module(model)
-    check_invariant(batch_invariant)
-    ConvOptions("channels_first", algorithm, precision, tolerance=tolerance).checked()
-    gpu = datasheet(device) if isinstance(device, str) else device
-    if gpu is not None and not isinstance(gpu, Device):
-        raise TypeError(f"device is {type_of(gpu)}; expected a GPU's name or a Device")
+    check_options(algorithm, precision, tolerance, batch_invariant)
+    gpu = stated_gpu(device)
     shapes = {} if inputs is None else input_shapes(model, inputs)
     how = algorithm, precision, tolerance, batch_invariant
     layers: list[Layer] = []
@@ -112,6 +107,15 @@ def convert(
             _put_back(each, theirs, state)
         raise
     return Conversion(tuple(layers))
+
+
+def stated_gpu(device: Any) -> Device | None:
+    """The GPU that a caller means, None for None. Raises ValueError for unknown names, TypeError
+    for what is no device."""
+    gpu = datasheet(device) if isinstance(device, str) else device
+    if gpu is not None and not isinstance(gpu, Device):
+        raise TypeError(f"device is {type_of(gpu)}; expected a GPU's name or a Device")
+    return gpu
 
 
 def check_module(model: Any) -> None:
@@ -182,7 +186,10 @@ def input_shapes(model: nn.Module, inputs: Any) -> dict[nn.Module, tuple[int, ..
     found: dict[nn.Module, tuple[int, ...]] = {}
 
     def note(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        found.setdefault(module, tuple((arguments or (named["input"],))[0].shape))
+        x = arguments[0] if arguments else named.get("input")
+        if not isinstance(x, Tensor):
+            raise TypeError(f"input is {type_of(x)}; expected a torch tensor")
+        found.setdefault(module, tuple(x.shape))
 
     with without_numbers(model, "convert it without inputs") as fake, torch.no_grad():
         hooks = [

@@ -11,16 +11,17 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
 from winolab.algorithm import Algorithm
-from winolab.arguments.arrays import precision_named
 from winolab.arguments.words import plural, type_of
 from winolab.gpu.runtime.smaller import changes
 from winolab.problem import NAMES, Direction
 from winolab.torch import operators
 from winolab.torch.asked import (
+    SPECIALIZES,
     Sizes,
     check_dense,
     group_count,
     kept_geometry,
+    options,
     plain_sizes,
     read_geometry,
 )
@@ -30,7 +31,6 @@ from winolab.torch.plain import AUTOCAST
 # torch.fx.symbolic_trace records these two and looks no further.
 torch.fx.wrap("correlate")
 torch.fx.wrap("transpose")
-SPECIALIZES = torch.__version__ >= "2.9"  # its compiler knows guard_scalar
 ABOUT = """
 
     The arguments and the result are those of torch.nn.functional.{name}, with ``stride``,
@@ -376,21 +376,3 @@ def check_bias(bias: Any, channels: int) -> None:
         raise ValueError(
             f"bias has shape {tuple(bias.shape)}; expected ({channels},), one an output channel"
         )
-
-
-def options(algorithm: Any, precision: Any, tolerance: Any) -> tuple[Any, ...]:
-    """Options as operators take them, texts, but for the usual ones at their end."""
-    if algorithm is not None and not isinstance(algorithm, str):
-        algorithm = str(algorithm)
-    if precision is not None and not isinstance(precision, str):
-        precision = precision_named(precision)
-        precision = getattr(precision, "name", precision)
-    if tolerance is None:
-        return () if algorithm is None and precision is None else (algorithm, precision)
-    if not isinstance(tolerance, str):
-        if SPECIALIZES and is_dynamo_compiling():  # a number that varies has no text
-            from torch.fx.experimental.symbolic_shapes import guard_scalar
-
-            tolerance = guard_scalar(tolerance)
-        tolerance = str(tolerance)
-    return algorithm, precision, None, None, "fallback", None, tolerance

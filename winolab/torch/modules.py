@@ -13,6 +13,7 @@ from torch.nn.functional import pad
 
 from winolab.options import ConvOptions
 from winolab.problem import Direction
+from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.torch import functional, operators
 from winolab.torch.asked import NUMBERS, kept_geometry, plain_sizes
 from winolab.torch.kept import KeptFilters
@@ -21,6 +22,17 @@ from winolab.torch.plain import NATIVE
 FORWARD = NUMBERS["forward"]
 OWN = ("algorithm", "precision", "_limit", "_invariant")
 READ = itemgetter("stride", "padding", "dilation", "groups", "padding_mode", *OWN)
+
+
+def check_options(
+    algorithm: Any, precision: Any, tolerance: Any, batch_invariant: Any = False
+) -> ConvOptions:
+    """The options, read. Raises as winolab.torch's functions for what names nothing."""
+    functional.check_invariant(batch_invariant)
+    _, named, *_ = functional.options(None, precision, None) or (None, None)
+    if named is not None:
+        arithmetic(named)
+    return ConvOptions("channels_first", algorithm, precision, tolerance=tolerance).checked()
 
 
 class Convolution(nn.Module):
@@ -72,8 +84,7 @@ class Convolution(nn.Module):
         self, algorithm: Any, precision: Any, tolerance: Any, batch_invariant: bool
     ) -> None:
         """Set how. Raises as winolab.torch's functions for what names nothing."""
-        functional.check_invariant(batch_invariant)
-        ConvOptions("channels_first", algorithm, precision, tolerance=tolerance).checked()
+        check_options(algorithm, precision, tolerance, batch_invariant)
         self.algorithm, self.precision, self.tolerance = algorithm, precision, tolerance
         self.batch_invariant = batch_invariant
         self.kept = KeptFilters()

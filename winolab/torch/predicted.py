@@ -22,7 +22,7 @@ from winolab.ref.error.expected import expected
 from winolab.ref.error.moments import CONSTANT
 from winolab.ref.tolerance.cheapest import U11, cheapest
 from winolab.torch.asked import USUAL_TOLERANCE, sizes, tile_for
-from winolab.torch.modules import Convolution
+from winolab.torch.modules import Convolution, check_options
 from winolab.torch.operators import asked_by
 
 DTYPES = {
@@ -127,9 +127,7 @@ def predicted(
     if weight.dtype not in DTYPES:
         raise TypeError(f"weight has dtype {weight.dtype}; expected float64, float32 or 16 bits")
     problem, direction = met(layer, shape)
-    asked = ConvOptions(
-        "channels_first", layer.algorithm, layer.precision, tolerance=layer.tolerance
-    ).checked()
+    asked = check_options(layer.algorithm, layer.precision, layer.tolerance)
     if asked.precision is None:
         asked = replace(asked, precision=DTYPES[weight.dtype])
     roles = ROLES if layer.training else ("forward",)

@@ -16,11 +16,11 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from winolab.device import Device, datasheet
+from winolab.device import Device
 from winolab.gpu import warm
 from winolab.gpu.runtime.cache.source import Source
 from winolab.torch.asked import Asked
-from winolab.torch.convert import gpu_of
+from winolab.torch.convert import check_module, gpu_of, stated_gpu
 from winolab.torch.fake.calls import without_numbers
 from winolab.torch.fake.state import State
 from winolab.torch.operators import BACKGROUND, OBSERVED, OPERATORS, asked_by, shape_of, units
@@ -71,14 +71,15 @@ def warmup(
     names them and says how long each took. For a model on a GPU the module by which calls go past
     Python is compiled, too (winolab.torch.native), which takes one core 20 s; without ``wait`` it
     is not waited for, and calls are Python's until it is there. Raises ValueError for a model on
-    the CPU without a device, and as ``convert`` does; what the layers themselves refuse;
-    MachineError without NVRTC.
+    the CPU without a device, and as ``convert`` does for what is no model and for devices; what the
+    layers themselves refuse; MachineError without NVRTC.
 
     >>> layer = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU())  # none of winolab's
     >>> print(warmup(layer, torch.ones(1, 3, 8, 8), device="h100"))
     0 kernels: 0 compiled in 0.0 s, 0 in the cache
     """
-    gpu = datasheet(device) if isinstance(device, str) else device or gpu_of(model)
+    check_module(model)
+    gpu = stated_gpu(device) or gpu_of(model)
     if gpu is None:
         raise ValueError("the model is on the CPU, which compiles nothing; name a GPU by device")
     asked = None if device or model.training else _observed(model, inputs)
