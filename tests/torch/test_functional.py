@@ -132,7 +132,7 @@ def test_a_precision_is_a_name_an_arithmetic_or_a_dtype() -> None:
     expected = conv(precision="fp16")
     for same in (torch.float16, np.float16, "float16", winolab.arithmetic("fp16")):
         assert torch.equal(conv(precision=same), expected)
-    wide = winolab.arithmetic("mp:30")
+    wide = winolab.arithmetic("mp:60")
     exact = theirs("conv2d", x.double(), w.double()).float()
     assert torch.equal(conv(precision=wide), exact)
 
