@@ -230,3 +230,12 @@ def test_every_plan_of_a_gradient_has_a_prediction(precision) -> None:
         assert sum(s.share for s in found.sums) == pytest.approx(1)
         assert all(s.products >= 1 and s.count >= 1 for s in found.sums)
         assert 1e-8 < predicted_rms(p) < 0.05
+
+
+def test_long_filters_of_data_gradients_have_an_error() -> None:
+    """Padding of a data gradient is as long as the filter: more than callers may give, it raised
+    where the plan was printed."""
+    problem = Problem.of((1, 20000, 8), (8, 9000, 8))
+    of = correlation_rms(problem, "backward_data", (), "best", "fp32", "float32")
+    shorter = Problem.of((1, 20000, 8), (8, 3000, 8))
+    assert of > correlation_rms(shorter, "backward_data", (), "best", "fp32", "float32") > 0

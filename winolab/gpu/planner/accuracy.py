@@ -135,8 +135,7 @@ def correlation_rms(
     squared = 0.0
     for share, parts in split_sums:
         channels = -(-same.in_channels // parts)
-        (*x, _), (_, *taps, _) = same.x_shape, same.w_shape
-        part = Problem.of((*x, channels), (1, *taps, channels), padding=same.padding)
+        part = replace(same, in_channels=channels)
         squared += share * _squared(part, tiles, points, simulated, data, scaling(simulated))
     return _with_rounding(squared, written)
 
@@ -156,12 +155,14 @@ def _in_pieces(problem: Problem, direction: str, tiles: tuple[Tile, ...]) -> Pro
     for wide, narrow, ends in zip(p.filter, taps, p.padding, strict=True):
         channels *= -(-wide // narrow)
         there = (end if forward else max(0, wide - 1 - end) for end in ends)
-        padding.append([round(end * (narrow - 1) / max(1, wide - 1)) for end in there])
+        low, high = (round(end * (narrow - 1) / max(1, wide - 1)) for end in there)
+        padding.append((low, high))
     inputs = [
         max(1, size + narrow - 1 - sum(ends))
         for size, narrow, ends in zip(outputs, taps, padding, strict=True)
     ]
-    return Problem.of((1, *inputs, channels), (1, *taps, channels), padding=padding)
+    once = (1,) * p.ndim
+    return Problem(1, channels, 1, tuple(inputs), taps, once, tuple(padding), once)
 
 
 def _with_rounding(squared: float, written: str) -> float:
