@@ -166,6 +166,17 @@ def test_symbolic_traces_compute_the_same(training: bool) -> None:
     assert torch.equal(traced(x), model(x))
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_torch_jit_script_of_a_layer_is_refused_in_a_line() -> None:
+    """The annotations of its attributes had been refused, in several."""
+    said = r"^torch.jit.script does not know this operator; use torch.export.export$"
+    for layer in (winolab.torch.Conv2d(4, 6, 3), winolab.torch.ConvTranspose2d(4, 6, 3)):
+        for model in (layer, nn.Sequential(nn.Sequential(layer))):
+            with pytest.raises(ValueError, match=said):
+                torch.jit.script(model)
+            assert model(inputs(2)).shape[:2] == (3, 6)
+
+
 def test_a_complex_module_is_pytorch_s() -> None:
     how: Any = {"padding": 1, "dtype": torch.complex128}
     for theirs, ours in (

@@ -102,6 +102,10 @@ class Convolution(nn.Module):
         self.kept.forget()  # PyTorch may swap tensors, which nothing must refer to weakly
         super()._load_from_state_dict(*arguments, **named)
 
+    def __prepare_scriptable__(self) -> Any:
+        """torch.jit.script asks every module for what stands for it."""
+        raise ValueError("torch.jit.script does not know this operator; use torch.export.export")
+
     def extra_repr(self) -> str:
         named = ("algorithm", "precision", "tolerance", "batch_invariant")
         said = [f"{name}={getattr(self, name)!r}" for name in named if getattr(self, name)]
