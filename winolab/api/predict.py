@@ -153,8 +153,9 @@ def predict(
 
     The result prints; ``relative_rms`` is a number without unit, ``overflow`` the chance that any
     result is not finite, ``to_dict()`` has all as JSON has it, ``plot()`` draws what makes the
-    error. Predictions are within 15 to 25 % of simulated errors (``winolab accuracy``), but of
-    direct products in 16 bits, which err up to 1.6 times what is predicted.
+    error. Predictions are within 15 to 25 % of simulated errors (``winolab accuracy``); of data of
+    one sign in 16 bits, and of FFTs of maps much smaller than they are, within 1.6 times, at most
+    2.4 where both meet.
 
     Raises ValueError, in one line, for what is unknown or does not fit, TypeError for values of
     other types.

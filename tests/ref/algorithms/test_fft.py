@@ -74,7 +74,7 @@ def test_text_round_trips():
         ("fft:8x8", {}, "has 2 dimensions; the problem has 1"),
         ("fft:8", {"precision": "exact"}, "cannot run in exact"),
         ("fft:8:5", {}, "3 or 4"),
-        ("fft:0", {}, "expected >= 1"),
+        ("fft:0", {}, "expected sizes of 1 or more"),
     ],
 )
 def test_errors_say_what_is_possible(algorithm, options, message):

@@ -142,7 +142,7 @@ def test_winrs_has_no_bound(algorithm: str) -> None:
     limit = proven(a, b, problem, chosen, run, direction="backward_filter")
     assert limit.shape == problem.w_shape
     assert np.isinf(limit).all()
-    with pytest.raises(ValueError, match="not a tiled algorithm"):
+    with pytest.raises(ValueError, match="omega and winrs compute filter gradients only"):
         proven(a, b, problem, chosen, run)
 
 
