@@ -70,9 +70,10 @@ def convert(
 
     Layers of torch.nn's own classes, Conv1d to ConvTranspose3d, become winolab.torch's; their
     parameters, parametrizations, hooks and names stay, so that optimizers and state dicts do. Of
-    subclasses the result says why they stay as they are, as it does of dtypes, algorithms and
-    tolerances that do not serve a layer. ``algorithm``, ``precision``,
-    ``tolerance`` and ``batch_invariant`` are those of winolab.torch.conv2d, for every layer.
+    subclasses and of instances with functions of their own the result says why they stay as they
+    are, as it does of dtypes, algorithms and tolerances that do not serve a layer. ``algorithm``,
+    ``precision``, ``tolerance`` and ``batch_invariant`` are those of winolab.torch.conv2d, for
+    every layer. Whatever is raised, the model is as it was.
 
     ``inputs``, a tensor or a tuple of them, are what the model is called with: only their shapes,
     dtypes and devices count, nothing is computed. They tell each layer's shapes, and the result

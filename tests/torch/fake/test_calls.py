@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import weakref
 from collections import OrderedDict, UserDict, deque
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -154,6 +155,31 @@ def test_what_is_not_the_call_s_stays() -> None:
     assert list(grids) == [4]
     assert grids[4] is held
     assert calls == [1]
+
+
+class Entries(dict):
+    """Its entries are its attributes."""
+
+    def __init__(self, **entries: Any) -> None:
+        super().__init__(entries)
+        self.__dict__ = self
+
+
+class Unsure:
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("not now")
+
+
+def test_what_hides_its_class_or_methods_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = weakref.proxy(Unsure())
+    own = Entries(items={}, values=gone, update=Unsure(), clear=weakref.proxy(Entries))
+    monkeypatch.setitem(globals(), "unsure", Unsure())
+    model = Gridded(lambda m, n: got(m.own["items"], n) + tabled(n)[0], own)
+    tabled.cache_clear()
+    winolab.torch.convert(model, X)
+    assert not own["items"]
+    assert type(model(X)) is torch.Tensor
 
 
 def test_gradients_of_layers_that_are_no_submodules_stay() -> None:

@@ -76,31 +76,31 @@ class State:
 
     def _noted(self, value: Any) -> Iterable[Any]:
         """Note how to put it back; what it refers to."""
-        if isinstance(value, Tensor):
+        if _is(value, Tensor):
             if value.is_leaf and value.requires_grad:
                 self._note(_put_back_grad, value, value.grad)
             return self._attributes(value)
-        if isinstance(value, ModuleType | FrameType):
+        if _is(value, ModuleType | FrameType):
             return ()
-        if isinstance(value, type):
+        if _is(value, type):
             if _package(value) in OPAQUE:
                 return ()
             self._note(_put_back_class, value, dict(vars(value)))
             return (*vars(value).values(), *value.__mro__[1:])
-        if isinstance(value, CellType):
+        if _is(value, CellType):
             return self._cell(value)
-        if isinstance(value, FunctionType):
+        if _is(value, FunctionType):
             cells, defaults = value.__closure__ or (), value.__defaults__ or ()
             return (*cells, *defaults, value.__kwdefaults__, *vars(value).values())
-        if isinstance(value, MethodType):
+        if _is(value, MethodType):
             return value.__self__, value.__func__
-        if isinstance(value, staticmethod | classmethod):
+        if _is(value, staticmethod | classmethod):
             return (value.__func__,)
-        if isinstance(value, functools.partial):
+        if _is(value, functools.partial):
             return value.func, *value.args, *value.keywords.values()
-        if isinstance(value, CONTAINERS):
+        if _is(value, CONTAINERS):
             self._note(_put_back, value, _copy(value))
-        elif not isinstance(value, (*FIXED, nn.Module)) and _package(type(value)) in OPAQUE:
+        elif not _is(value, (*FIXED, nn.Module)) and _package(type(value)) in OPAQUE:
             return ()
         return (*_elements(value), *self._attributes(value), *self._slots(value), type(value))
 
@@ -119,7 +119,7 @@ class State:
             if _package(kind) in OPAQUE | HOLDERS:
                 continue
             for slot in vars(kind).values():
-                if isinstance(slot, MemberDescriptorType):
+                if _is(slot, MemberDescriptorType):
                     held = slot.__get__(value) if _is_set(slot, value) else ABSENT
                     self._note(_put_back_slot, (slot, value), held)
                     yield held
@@ -136,6 +136,11 @@ class State:
         self._back.append(lambda: back(value, before))
 
 
+def _is(value: Any, kinds: Any) -> bool:
+    """Whether its type is one of these: an object may compute its class, and a proxy's is gone."""
+    return issubclass(type(value), kinds)
+
+
 def _package(kind: type) -> str:
     return str(getattr(kind, "__module__", "")).partition(".")[0]
 
@@ -145,20 +150,23 @@ def _globals() -> Iterator[Any]:
     and functions' caches in them and in the classes there."""
     seen: set[int] = set()
     for name, module in list(sys.modules.items()):
-        found = getattr(module, "__dict__", None)
+        try:
+            found = object.__getattribute__(module, "__dict__")  # which imports no lazy module
+        except AttributeError:
+            continue
         if name.partition(".")[0] in OPAQUE | HOLDERS or type(found) is not dict:
             continue
         yield found
-        todo = [value for key, value in found.items() if not key.startswith("__")]
+        todo = [value for key, value in list(found.items()) if not str(key).startswith("__")]
         todo += [
             each
             for value in todo
-            if isinstance(value, type) and value.__module__ == name
-            for each in vars(value).values()
+            if _is(value, type) and value.__module__ == name
+            for each in list(vars(value).values())
         ]
         while todo:
             value = todo.pop()
-            if isinstance(value, (*CONTAINERS, CACHE)) and id(value) not in seen:
+            if _is(value, (*CONTAINERS, CACHE)) and id(value) not in seen:
                 seen.add(id(value))
                 yield value
                 todo += _elements(value)
@@ -166,51 +174,53 @@ def _globals() -> Iterator[Any]:
 
 def _elements(value: Any) -> Iterable[Any]:
     """What a container holds, but for what refers to nothing."""
-    held = value.values() if isinstance(value, dict) else value
-    return (
-        [v for v in held if type(v) not in ATOMS]
-        if isinstance(value, (*CONTAINERS, *FIXED))
-        else ()
-    )
+    kind: Any = type(value)  # an entry may hide a method
+    if not issubclass(kind, (*CONTAINERS, *FIXED)):
+        return ()
+    held = list(kind.values(value) if issubclass(kind, dict) else value)
+    return [v for v in held if type(v) not in ATOMS]
 
 
 def _copy(value: Any) -> Any:
     """What the container holds, in its order."""
-    return list(value.items()) if isinstance(value, dict) else list(value)
+    kind: Any = type(value)
+    return list(kind.items(value) if issubclass(kind, dict) else value)
 
 
 def _same(value: Any, before: list[Any]) -> bool:
     """Whether it holds the very same."""
-    if len(value) != len(before):
+    now = _copy(value)
+    if len(now) != len(before):
         return False
-    if isinstance(value, dict):
-        pairs = zip(value.items(), before, strict=True)
+    if _is(value, dict):
+        pairs = zip(now, before, strict=True)
         return all(k is key and v is was for (k, v), (key, was) in pairs)
-    return all(v is was for v, was in zip(value, before, strict=True))
+    return all(v is was for v, was in zip(now, before, strict=True))
 
 
 def _put_back(value: Any, before: list[Any]) -> None:
     if _same(value, before):
         return
-    if isinstance(value, list):
+    if _is(value, list):
         value[:] = before
         return
-    value.clear()
-    if isinstance(value, deque):
+    kind: Any = type(value)
+    kind.clear(value)
+    if _is(value, deque):
         value.extend(before)
     else:
-        value.update(before)
+        kind.update(value, before)
 
 
 def _forget(value: Any, before: list[Any], wanted: set[int]) -> None:
     """Put back what leads to a tensor that is ``wanted``: of a dictionary entries, else all."""
-    if not isinstance(value, dict):
+    if not _is(value, dict):
         known = {id(v) for v in before}
         if _leads([v for v in value if id(v) not in known], wanted):
             _put_back(value, before)
         return
     known = dict(before)
-    for key, now in list(value.items()):
+    for key, now in _copy(value):
         if now is known.get(key, value) or not _leads([now], wanted):
             continue
         if key in known:
@@ -226,9 +236,9 @@ def _leads(values: list[Any], wanted: set[int]) -> bool:
         if any(id(v) in wanted for v in values):
             return True
         seen.update(map(id, values))
-        inner = gc.get_referents(*(v for v in values if not isinstance(v, Tensor)))
+        inner = gc.get_referents(*(v for v in values if not _is(v, Tensor)))
         opaque = ModuleType, type, FrameType, FunctionType, nn.Module
-        values = [v for v in inner if id(v) not in seen and not isinstance(v, opaque)]
+        values = [v for v in inner if id(v) not in seen and not _is(v, opaque)]
     return False
 
 
@@ -259,6 +269,8 @@ def _put_back_slot(of: tuple[Any, Any], before: Any) -> None:
 
 def _put_back_class(kind: type, before: dict[str, Any]) -> None:
     for name, value in list(vars(kind).items()):
+        if name.startswith("__"):  # Python's own, made when they are asked for
+            continue
         if name not in before:
             delattr(kind, name)
         elif value is not before[name]:
