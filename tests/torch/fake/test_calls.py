@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 import weakref
 from collections import OrderedDict, UserDict, deque
 from types import SimpleNamespace
@@ -18,9 +17,7 @@ import winolab.torch
 from tests.torch.network import tensors
 
 X = tensors((1, 3, 8, 8), dtype=torch.float32)[0]
-GRIDS: dict[str, dict[int, torch.Tensor]] = {"kept": {}}
-LAST: Any = None
-ELSEWHERE = threading.local()
+GRIDS: dict[int, torch.Tensor] = {}
 
 
 def got(grids: Any, size: int) -> torch.Tensor:
@@ -33,16 +30,9 @@ def default(size: int, grids: Any = {}) -> torch.Tensor:  # noqa: B006
     return got(grids, size)
 
 
-@functools.lru_cache(maxsize=4)
-def tabled(size: int) -> tuple[torch.Tensor, ...]:
-    return (torch.ones(size),)
-
-
-def set_once(size: int) -> torch.Tensor:
-    global LAST
-    if LAST is None:
-        LAST = torch.ones(size)
-    return LAST
+def tabled() -> Any:
+    """A function that keeps what it returned."""
+    return functools.lru_cache(maxsize=4)(lambda size: (torch.ones(size),))
 
 
 def enclosed() -> Any:
@@ -109,9 +99,7 @@ KEPT: dict[str, Any] = {
     "a bound argument": lambda: Gridded(lambda m, n: m.own(n), functools.partial(got, {})),
     "a default": lambda: Gridded(lambda m, n: m.own(n), default),
     "a hook": noted,
-    "a global": lambda: Gridded(lambda m, n: set_once(n)),
-    "a global dictionary": lambda: Gridded(lambda m, n: got(GRIDS["kept"], n)),
-    "a function's cache": lambda: Gridded(lambda m, n: tabled(n)[0]),
+    "a function's cache": lambda: Gridded(lambda m, n: m.own(n)[0], tabled()),
 }
 
 
@@ -120,7 +108,6 @@ def test_what_a_call_keeps_has_numbers(kept: str) -> None:
     model = KEPT[kept]().train()
     assert winolab.torch.convert(model, X).layers[0].converted
     assert type(model(X)) is torch.Tensor
-    globals()["LAST"] = None
     other = KEPT[kept]()
     winolab.torch.convert(other)
     winolab.torch.warmup(other, torch.ones(1, 3, 9, 9), device="h100", workers=1)
@@ -175,8 +162,8 @@ def test_what_hides_its_class_or_methods_is_no_trouble(monkeypatch: pytest.Monke
     gone = weakref.proxy(Unsure())
     own = Entries(items={}, values=gone, update=Unsure(), clear=weakref.proxy(Entries))
     monkeypatch.setitem(globals(), "unsure", Unsure())
-    model = Gridded(lambda m, n: got(m.own["items"], n) + tabled(n)[0], own)
-    tabled.cache_clear()
+    cached = tabled()
+    model = Gridded(lambda m, n: got(m.own["items"], n) + cached(n)[0], own)
     winolab.torch.convert(model, X)
     assert not own["items"]
     assert type(model(X)) is torch.Tensor
@@ -191,17 +178,12 @@ def test_gradients_of_layers_that_are_no_submodules_stay() -> None:
 
 
 def test_what_cannot_be_taken_back_is_said_before_the_model_changes() -> None:
-    def grid(model: Any, size: int) -> torch.Tensor:
-        if not hasattr(ELSEWHERE, "grid"):
-            ELSEWHERE.grid = torch.ones(size)
-        return ELSEWHERE.grid
-
-    model = Gridded(grid)
+    model = Gridded(lambda m, n: got(GRIDS, n))
     said = r"^a call .* keeps a tensor of shape \(8,\) outside .*, then convert it without inputs$"
     with pytest.raises(ValueError, match=said):
         winolab.torch.convert(model, X)
     assert type(model.layer) is nn.Conv2d
-    del ELSEWHERE.grid
+    GRIDS.clear()
     assert winolab.torch.convert(model).layers[0].converted
     assert type(model(X)) is torch.Tensor
 

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.nn.parameter import is_lazy
 
-from winolab.torch.fake.state import State
+from winolab.torch.fake.state import State, empty_caches
 
 
 class Fakes:
@@ -44,8 +44,8 @@ def without_numbers(model: nn.Module, instead: str) -> Iterator[Fakes]:
     """The model with tensors that have shapes alone, so that calls compute nothing; yields what
     makes a call's arguments such ones.
 
-    What calls set on modules and in what modules refer to is taken back, as are such tensors in
-    globals and in functions' caches. Raises ValueError for lazy layers, for a model that reads
+    What calls set on modules and in what modules refer to is taken back, and functions' caches that
+    hold such tensors are emptied. Raises ValueError for lazy layers, for a model that reads
     numbers or cannot be called, and where tensors without numbers would stay; the message says what
     to do ``instead``. The caller keeps none of them.
     """
@@ -61,13 +61,13 @@ def without_numbers(model: nn.Module, instead: str) -> Iterator[Fakes]:
             yield fakes
     except BaseException as error:
         state.put_back()
-        state.forget(_alive(fakes.mode))
+        empty_caches(_alive(fakes.mode))
         if said := _said(error):
             raise ValueError(f"{said}; {instead}") from None
         raise
     state.put_back()
     if (mode := fakes.end()) and (left := _alive(mode)):
-        state.forget(left)
+        empty_caches(left)
         del left
         if left := _alive(mode, collected=True):
             shape = tuple(left[0].shape)

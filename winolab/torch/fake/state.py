@@ -37,8 +37,7 @@ DEPTH = 5  # at most so many containers lie around a tensor that a function keep
 
 class State:
     """What the model's modules hold, and what that holds: attributes, containers, other objects,
-    their classes, functions' closures and defaults, and gradients; beside them, the globals of
-    Python's modules and the containers in those, which need not be the model's.
+    their classes, functions' closures and defaults, and gradients.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -50,29 +49,11 @@ class State:
             if type(value) not in ATOMS and id(value) not in self._seen:
                 self._seen[id(value)] = value
                 todo += self._noted(value)
-        found = list(_globals())
-        self._globals = [(held, _copy(held)) for held in found if type(held) is not CACHE]
-        self._caches = [held for held in found if type(held) is CACHE]
 
     def put_back(self) -> None:
         """Make the model hold again what it held; what is the same is not touched."""
         for back in self._back:
             back()
-
-    def forget(self, tensors: list[Any]) -> None:
-        """Put back what globals held in place of these tensors, and empty functions' caches
-        (functools.lru_cache) that hold some."""
-        wanted = {id(v) for v in tensors}
-        if not wanted:
-            return
-        for held, before in self._globals:
-            if not _same(held, before):
-                _forget(held, before, wanted)
-        # gc knows none of what is frozen
-        caches = (v for v in gc.get_objects() if type(v) is CACHE)
-        for cache in {id(v): v for v in (*self._caches, *caches)}.values():
-            if _leads([cache], wanted):
-                cache.cache_clear()
 
     def _noted(self, value: Any) -> Iterable[Any]:
         """Note how to put it back; what it refers to."""
@@ -145,33 +126,6 @@ def _package(kind: type) -> str:
     return str(getattr(kind, "__module__", "")).partition(".")[0]
 
 
-def _globals() -> Iterator[Any]:
-    """The globals of Python's modules, beside those that hold nothing of a model, and containers
-    and functions' caches in them and in the classes there."""
-    seen: set[int] = set()
-    for name, module in list(sys.modules.items()):
-        try:
-            found = object.__getattribute__(module, "__dict__")  # which imports no lazy module
-        except AttributeError:
-            continue
-        if name.partition(".")[0] in OPAQUE | HOLDERS or type(found) is not dict:
-            continue
-        yield found
-        todo = [value for key, value in list(found.items()) if not str(key).startswith("__")]
-        todo += [
-            each
-            for value in todo
-            if _is(value, type) and value.__module__ == name
-            for each in list(vars(value).values())
-        ]
-        while todo:
-            value = todo.pop()
-            if _is(value, (*CONTAINERS, CACHE)) and id(value) not in seen:
-                seen.add(id(value))
-                yield value
-                todo += _elements(value)
-
-
 def _elements(value: Any) -> Iterable[Any]:
     """What a container holds, but for what refers to nothing."""
     kind: Any = type(value)  # an entry may hide a method
@@ -212,21 +166,12 @@ def _put_back(value: Any, before: list[Any]) -> None:
         kind.update(value, before)
 
 
-def _forget(value: Any, before: list[Any], wanted: set[int]) -> None:
-    """Put back what leads to a tensor that is ``wanted``: of a dictionary entries, else all."""
-    if not _is(value, dict):
-        known = {id(v) for v in before}
-        if _leads([v for v in value if id(v) not in known], wanted):
-            _put_back(value, before)
-        return
-    known = dict(before)
-    for key, now in _copy(value):
-        if now is known.get(key, value) or not _leads([now], wanted):
-            continue
-        if key in known:
-            value[key] = known[key]
-        else:
-            del value[key]
+def empty_caches(tensors: list[Any]) -> None:
+    """Empty functions' caches (functools.lru_cache) that hold some of the tensors."""
+    wanted = {id(v) for v in tensors}
+    for cache in [v for v in gc.get_objects() if type(v) is CACHE]:
+        if _leads([cache], wanted):
+            cache.cache_clear()
 
 
 def _leads(values: list[Any], wanted: set[int]) -> bool:
