@@ -204,9 +204,9 @@ MUTANTS = [
     ),
     *_of(
         "winolab/ref/error/edges.py",
-        "tests/ref/error/test_predict.py",
-        ("inside = (at < size).sum(axis=0)", "inside = (at >= 0).sum(axis=0)"),
-        ("(at >= 0) & (at < problem.input[d])", "(at >= 0)"),
+        "tests/ref/error/test_edges.py",
+        ("(enters[row] <= begin[:, None]) & (begin", "(begin"),
+        ("(first - size) // segment", "(first - size + 1) // segment"),
     ),
     *_of(
         "winolab/ref/error/partial_sums.py",

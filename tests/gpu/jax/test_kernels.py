@@ -99,6 +99,7 @@ def taken(library, monkeypatch) -> Any:
     monkeypatch.setattr(kernels.LIBRARY, "current", lambda: 0, raising=False)
     monkeypatch.setattr(kernels.LIBRARY, "copy", copy, raising=False)
     monkeypatch.setattr(primitives, "_host_target", _pretended)
+    monkeypatch.setattr(primitives.reference, "resolved", lambda question: question)
     yield made
     jax.clear_caches()
     kernels._prepared.cache_clear()

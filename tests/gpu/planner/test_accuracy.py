@@ -235,7 +235,6 @@ def test_every_plan_of_a_gradient_has_a_prediction(precision) -> None:
 def test_long_filters_of_data_gradients_have_an_error() -> None:
     """Padding of a data gradient is as long as the filter: more than callers may give, it raised
     where the plan was printed."""
-    problem = Problem.of((1, 20000, 8), (8, 9000, 8))
-    of = correlation_rms(problem, "backward_data", (), "best", "fp32", "float32")
-    shorter = Problem.of((1, 20000, 8), (8, 3000, 8))
-    assert of > correlation_rms(shorter, "backward_data", (), "best", "fp32", "float32") > 0
+    problem = Problem.of((1, 4200, 8), (8, 4100, 8))
+    rms = correlation_rms(problem, "backward_data", (), "best", "fp32", "float32")
+    assert 1e-7 < rms < 2.0**-24 * 4100  # eps times the length of sums

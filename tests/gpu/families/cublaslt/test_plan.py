@@ -98,8 +98,8 @@ def test_what_is_no_product_is_refused_in_a_line(x, w, how) -> None:
 
 
 def test_other_algorithms_and_precisions_ask_for_none() -> None:
-    for named in ("gamma:8:6:3", "omega:8:3:6"):
-        for direction in DIRECTIONS:
+    for named, directions in (("gamma:8:6:3", DIRECTIONS), ("omega:8:3:6", DIRECTIONS[2:])):
+        for direction in directions:
             choice = candidates(Request(LAYER, direction, H100, parse_algorithm(named), "fp16"))
             assert not any(p.kernel == "cuBLASLt" for p in choice.plans)
             assert not any("cuBLASLt multiplies" in reason for reason in choice.reasons)
