@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +13,8 @@ from winolab.problem import Problem
 INPUT = "128x96x96x64 (batch, sizes, channels)"
 FILTER = "64x3x3 (output channels, taps)"
 DIGITS = 18  # of a size: more than any array has
+ENDS = r"\s*\d+\s*(:\s*\d+\s*)?"
+PADDING = re.compile(f"{ENDS}(x{ENDS})*", re.ASCII | re.IGNORECASE)
 
 
 def sizes(text: str, name: str, least: int, expected: str) -> tuple[int, ...]:
@@ -71,11 +74,11 @@ def ends(text: str) -> Any:
     if text in NAMED_PADDINGS:
         return text
     expected = '"1", "1x2", "0:1x2" with low and high ends, "same", "valid"'
+    if not PADDING.fullmatch(text):
+        raise ValueError(f"padding {text!r}; expected sizes such as {expected}")
     ends = [
         sizes(part.replace(":", "x"), "padding", 1, expected) for part in text.lower().split("x")
     ]
-    if max(map(len, ends)) > 2:
-        raise ValueError(f"padding {text!r}; expected sizes such as {expected}")
     if len(ends) == len(ends[0]) == 1:
         return ends[0][0]
     return [(each[0], each[-1]) for each in ends]
