@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 from winolab.algorithm import Algorithm, Problem, winograd
 from winolab.gpu.params import MOST, uncounted
@@ -172,6 +173,25 @@ def unserved(algorithm: Algorithm) -> ValueError:
         "the CUDA kernels run gamma and direct algorithms, on 9.0 winograd too, all without "
         f"scaling, not {algorithm}, which NumPy arrays run on the reference"
     )
+
+
+class Dimensions(Protocol):
+    """What a kernel sees of a problem along depth, height and width."""
+
+    @property
+    def filter(self) -> tuple[int, int, int]: ...
+    @property
+    def input(self) -> tuple[int, int, int]: ...
+    @property
+    def output(self) -> tuple[int, int, int]: ...
+    @property
+    def padding(self) -> tuple[int, int, int]: ...
+
+
+def without_depth(of: Dimensions) -> bool:
+    """Whether kernels of two dimensions compute it. The padding is what lies before the first
+    element: what lies behind the last one makes outputs, too."""
+    return (of.filter[0], of.input[0], of.output[0], of.padding[0]) == (1, 1, 1, 0)
 
 
 def three(values: tuple[int, ...], fill: int) -> tuple[int, int, int]:

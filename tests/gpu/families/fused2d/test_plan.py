@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -190,3 +191,13 @@ def test_text_names_what_is_not_usual() -> None:
     assert str(Config()) == "64x32x8 channels stages=3+2"
     text = str(narrow(layout="yan", fused=True, order="chwn", images=32, rows=1, columns=1))
     assert text == "32x32x8 yan stages=3+2 fused=1 order=chwn images=32 rows=1 columns=1 teams=2"
+
+
+@pytest.mark.parametrize("ends", [(0, 2), (2, 0), (1, 1), (1, -1)])
+def test_padding_of_a_depth_makes_a_third_dimension(ends: tuple[int, int]) -> None:
+    """x has one depth and y several, or y that of the padding: results were left out."""
+    flat = Problem.of((2, 1, 6, 7, 8), (8, 1, 3, 3, 8), padding=((0, 0), (1, 1), (1, 1)))
+    assert list(plans(Request(flat, "forward", H100, None, "fp32")))
+    deep = replace(flat, padding=(ends, *flat.padding[1:]))
+    with pytest.raises(ValueError, match="two dimensions and 3 × 3 taps"):
+        list(plans(Request(deep, "forward", H100, None, "fp32")))

@@ -9,6 +9,7 @@ from itertools import product
 
 from winolab.gpu.families.depthwise.shape import Depthwise
 from winolab.gpu.params import VECTOR
+from winolab.gpu.planner.correlation import without_depth
 from winolab.options import KernelConfig
 
 THREADS = 128  # of a block, that compute
@@ -174,8 +175,7 @@ def ahead(d: Depthwise, v: Config, itemsize: int) -> int:
 def planes(d: Depthwise, gradient: bool, itemsize: int) -> Iterator[Config]:
     """Configurations of planes.cuh, and of filter_planes.cuh: none of filters whose rows do not fit
     registers, all of whose taps the compiler unrolls (512 of a row took it 23 s, and spilled)."""
-    flat = (d.filter[0], d.input[0], d.output[0], d.padding[0]) == (1, 1, 1, 0)
-    if not flat or (gradient and chunk(d) < d.filter[1]):
+    if not without_depth(d) or (gradient and chunk(d) < d.filter[1]):
         return
     usual = {1, 2, 4, 7, 8}
     strides = [{s, 2 * s} if d.gathered else set() for s in d.stride[:0:-1]]

@@ -18,7 +18,7 @@ from winolab.gpu.families.fused2d.source import GRADIENT_TILE, TILE, source
 from winolab.gpu.families.fused2d.tiling import Tiling
 from winolab.gpu.params import MOST, MOST_BLOCKS, Kernels, View, uncounted
 from winolab.gpu.planner.base_plan import BasePlan
-from winolab.gpu.planner.correlation import Correlation, check_unit, unserved
+from winolab.gpu.planner.correlation import Correlation, check_unit, unserved, without_depth
 from winolab.gpu.planner.request import Request, Sum
 from winolab.ref.arithmetic.simulated import FFMA
 
@@ -135,7 +135,7 @@ def plans(request: Request) -> Iterator[Fused2dPlan]:
     request.need(device.compute_capability >= (9, 0), f"the {name} needs 9.0 or later")
     check_unit(request.problem)
     c = Correlation.of(request.problem, "forward" if gradient else request.direction)
-    if c.filter != (1, 3, 3) or c.input[0] != 1 or c.empty or not c.channels:
+    if c.filter != (1, 3, 3) or not without_depth(c) or c.empty or not c.channels:
         raise ValueError(f"the {name} has two dimensions and 3 × 3 taps")
     for config in configs(request, c):
         found = Fused2dPlan(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from winolab.gpu.families import direct_gradients
 from winolab.gpu.families.wgrad_im2col.config import KC, Config
 from winolab.gpu.params import MOST, MOST_BLOCKS
+from winolab.gpu.planner.correlation import without_depth
 
 MOST_STEP = 8  # between neighbouring positions of a tensor map
 # The window's corners, and the farthest tap, of maps of four dimensions and of five: CUDA driver
@@ -25,8 +26,7 @@ class Tiling(direct_gradients.Tiling):
     @property
     def rank(self) -> int:
         """Dimensions of the maps: without a depth four, which reach farther."""
-        g = self.gradient
-        return 4 if (g.filter[0], g.input[0], g.output[0], g.padding[0]) == (1, 1, 1, 0) else 5
+        return 4 if without_depth(self.gradient) else 5
 
     @property
     def positions(self) -> int:
