@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import torch
 from torch.compiler import is_dynamo_compiling
 
-from winolab.algorithm import Algorithm, parse_algorithm
+from winolab.algorithm import parse_algorithm
 from winolab.arguments.arrays import PRECISION_OF_DTYPE, precision_named
 from winolab.arguments.tolerance import USUAL_TOLERANCE, Tolerance
 from winolab.arguments.values import one_or_each, whole
@@ -123,9 +123,7 @@ class Asked(Convolution):
 def options(algorithm: Any, precision: Any, tolerance: Any) -> tuple[Any, ...]:
     """Options as operators take them, texts, but for the usual ones at their end."""
     if algorithm is not None and not isinstance(algorithm, str):
-        if not isinstance(algorithm, Algorithm):
-            parse_algorithm(algorithm)  # which refuses it
-        algorithm = str(algorithm)
+        algorithm = str(parse_algorithm(algorithm))
     if precision is not None and not isinstance(precision, str):
         precision = precision_named(precision)
         precision = getattr(precision, "name", precision)
