@@ -18,13 +18,14 @@ does the multiplication, which rounds half of the energy by 2 v; it does nothing
 steps of a dimension. A cyclic correlation errs alike at every place: what a state's products err
 falls on all N, and is in proportion to the state's energy (winolab.ref.kinds.spectra): a mean of
 the data lies at the lowest frequencies, where the products' errors of all channels are small beside
-their sum. Real states take one product, whatever the others take. What the transforms err is spread
-over all states, of the inverse over all places, where the data fill them; where these fill but a
-part, it is in proportion if it is made in the last steps and as if they were alone if in the first;
-the geometric mean is taken. Below the least normal number errors have a size:
-s²/12 of a real product, with s the least number above 0. Four of them make a complex one, in the
-steps and in each of the sums; the inverse transform leaves a 1/N of their squares, and rounds its
-own results. Spectra that narrower formats hold err by s²/6 of those.
+their sum. Real states take one product, whatever the others take. Along a dimension in which an
+operand has one number its states are alike, and so are their errors: these stay at its place. What
+the transforms err is spread over all states, of the inverse over all places, where the data fill
+them; where these fill but a part, it is in proportion if it is made in the last steps and as if
+they were alone if in the first; the geometric mean is taken. Below the least normal number errors
+have a size: s²/12 of a real product, with s the least number above 0. Four of them make a complex
+one, in the steps and in each of the sums; the inverse transform leaves a 1/N of their squares, and
+rounds its own results. Spectra that narrower formats hold err by s²/6 of those.
 """
 
 from __future__ import annotations
@@ -216,12 +217,21 @@ def predict(
     operands, sums, steady = _sums(found, data, run)
     varying = found.apart - found.steady / found.depth
     states = varying + found.steady
-    multiplied = operands * found.apart + sums * varying + steady * found.steady
+    # Both operands err as much. A spectrum of one number is that number: real, so that it errs in
+    # one product of each state, and without error where products hold what the data were.
+    alone, several = (
+        operands / 2 * sum(more for more, n in zip(found.alike, found.counts, strict=True) if of(n))
+        for of in (lambda n: n == 1, lambda n: n > 1)
+    )
+    if run.storage.precision <= run.product.precision:
+        alone = 0.0
+    multiplied = several * found.apart + sums * varying + steady * found.steady
     if three:  # of sums of two parts, each twice what is left of them, but of real states
         multiplied = multiplied + (multiplied + 2 * v * states) * _complex(lengths)
     back = math.sqrt(float(states.sum()) * found.power)
-    square = float(multiplied.sum()) + v * found.power
-    square += transform * (2 * found.spread / math.sqrt(found.filled) + back)
+    square = float(multiplied.sum()) + alone * float(found.apart.sum()) + v * found.power
+    transforms = (1 + math.sqrt(found.alike[0])) / math.sqrt(found.filled)
+    square += transform * (transforms * found.spread + back)
     square += _lost(of_a, of_b, run, found.depth, math.prod(t.r for t in tiles), lengths)
     return Prediction(math.sqrt(square / found.power), math.nan, math.nan, {})
 

@@ -36,7 +36,9 @@ class Energies:
     depth: K. counts: inputs of a tile and taps of a piece, at most. power: E y². apart: Σ_k
     E|X_k W_k|² by state; steady: |Σ_k E X_k E W̄_k|² by state. spread: K times the mean of E|X|²
     over the states, times that of E|W|²: what errors of a transform, that are alike in all states,
-    meet. filled: the part of the transforms' inputs that lie inside.
+    meet. filled: the part of the transforms' inputs that lie inside. alike: how much more of what
+    rounding the states of an operand errs lies on outputs, of either: along a dimension in which it
+    has one number, the first, its states are alike, and so are their errors, which stay there.
     """
 
     depth: int
@@ -46,6 +48,7 @@ class Energies:
     steady: Array
     spread: float
     filled: float
+    alike: tuple[float, float]
 
     @classmethod
     def of(
@@ -53,7 +56,8 @@ class Energies:
     ) -> Energies:
         """Those of a forward problem of unit stride, whose filter is cut into pieces."""
         depth = channels * math.prod(-(-f // t.r) for f, t in zip(layer.filter, tiles, strict=True))
-        sides = zip(*(_dimension(layer, tile, d) for d, tile in enumerate(tiles)), strict=True)
+        along = [_dimension(layer, tile, d) for d, tile in enumerate(tiles)]
+        sides = zip(*along, strict=True)
         both, of_x, of_w, ones, steady = (reduce(np.multiply.outer, side) for side in sides)
         (x, sx), (w, sw) = ((m.mean**2, m.variance) for m in (a, b))
         met = [_met(layer, d) for d in range(layer.ndim)]
@@ -64,6 +68,15 @@ class Energies:
         inputs = math.prod(min(n, t.inputs) for n, t in zip(layer.input, tiles, strict=True))
         taps = math.prod(min(n, t.r) for n, t in zip(layer.filter, tiles, strict=True))
         found = float(ones.flat[0])
+        more = [
+            float(n.mean()) * t.alpha / side[3][0]
+            for n, t, side in zip(met, tiles, along, strict=True)
+        ]
+        first = [n == 1 and not ends[0] for n, ends in zip(layer.input, layer.padding, strict=True)]
+        alike = [
+            math.prod(m for m, one in zip(more, ones, strict=True) if one)
+            for ones in (first, [n == 1 for n in layer.filter])
+        ]
         return cls(
             depth,
             (inputs, taps),
@@ -72,6 +85,7 @@ class Energies:
             depth**2 * x * w * steady / size**2,
             depth * (x + sx) * (w + sw) * found / size,
             found / size / taps,
+            (alike[0], alike[1]),
         )
 
 
