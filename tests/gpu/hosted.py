@@ -242,14 +242,18 @@ def execute(
     return out.array
 
 
-def pixels_view(x: np.ndarray) -> View:
-    """An array of pixels, channels last, as plans take it."""
-    return View(x.ctypes.data, _strides(x, 4))
+def pixels_view(x: Any) -> View:
+    """An array of pixels, channels last, as plans take it: NumPy's, or on a GPU CuPy's."""
+    return View(_address(x), _strides(x, 4))
 
 
-def filter_view(w: np.ndarray) -> View:
+def filter_view(w: Any) -> View:
     """A filter, as plans take it."""
-    return View(w.ctypes.data, _strides(w, 5))
+    return View(_address(w), _strides(w, 5))
+
+
+def _address(array: Any) -> int:
+    return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
 
 
 def prepared(plan: Any, w: np.ndarray, kernels: Any = None) -> np.ndarray:

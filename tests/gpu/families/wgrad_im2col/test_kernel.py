@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import winolab
 from tests.gpu.hosted import Guarded, filter_view, loaded, pixels_view
 from tests.gpu.support.gradients import asked
 from tests.gpu.support.halves import APART, CASES, infinity_stays, on_cpu, on_gpu, problems, too_far
@@ -20,6 +19,7 @@ from winolab.gpu.families.wgrad import Gradient
 from winolab.gpu.families.wgrad_im2col.config import CONFIGS, SHAPES, Config
 from winolab.gpu.families.wgrad_im2col.launch import PARAMS
 from winolab.gpu.families.wgrad_im2col.plan import WgradIm2colPlan, plans
+from winolab.gpu.runtime import loader
 
 Execute = Callable[[WgradIm2colPlan, np.ndarray, np.ndarray], np.ndarray]
 EXECUTE = [on_cpu, pytest.param(on_gpu, marks=pytest.mark.gpu)]
@@ -120,11 +120,11 @@ def test_views_have_the_bits_of_copies() -> None:
     for name, x in views.items():
         problem = Problem.of(x.shape, (40, 3, 3, 32), padding=1, stride=2)
         dy = cupy.asarray(rng.standard_normal(problem.y_shape).astype("float16"))
-        options = {"padding": 1, "stride": 2, "config": Config(64, 64, 3, 2)}
-        got, copied = (
-            winolab.conv_backward_filter(v, dy, problem.w_shape, **options)
-            for v in (x, cupy.ascontiguousarray(x))
-        )
+        p = planned(problem, "fp16", Config(64, 64, 3, 2), "float32")
+        kernels = loader.load(p.source(), str(p), p.shared(), 0)
+        got, copied = (cupy.full(problem.w_shape, cupy.nan, "float32") for _ in range(2))
+        for v, dw in ((x, got), (cupy.ascontiguousarray(x), copied)):
+            p.launch(kernels, pixels_view(v), pixels_view(dy), filter_view(dw), 0, 0)
         assert bool((got == copied).all()), name
 
 
