@@ -31,6 +31,7 @@ from winolab.gpu.families.fused2d import cost as fused2d
 from winolab.gpu.families.gamma_ffma import cost as gamma_ffma
 from winolab.gpu.families.gamma_mma import cost as gamma_mma
 from winolab.gpu.families.gamma_wgmma import cost as gamma_wgmma
+from winolab.gpu.families.im2col import cost as im2col
 from winolab.gpu.families.implicit_gemm import cost as implicit_gemm
 from winolab.gpu.families.nested import cost as nested
 from winolab.gpu.families.thin import cost as thin
@@ -56,6 +57,7 @@ PREDICTED: dict[str, tuple[str, Predict]] = {
     "NestedPlan": ("nested", nested.seconds),
     "DirectPlan": ("direct", direct.seconds),
     "DirectSplitPlan": ("direct_split", direct.split_seconds),
+    "Im2colPlan": ("im2col", im2col.seconds),
     "ImplicitGemmPlan": ("implicit_gemm", implicit_gemm.seconds),
     "WgradFfmaPlan": ("wgrad_ffma", wgrad_ffma.seconds),
     "WgradMmaPlan": ("wgrad_mma", wgrad_mma.seconds),
@@ -167,7 +169,7 @@ def _sections(row: Timed) -> tuple[str, ...]:
     if row.kernel.startswith("F"):
         return ("fused2d" if fp32 else "nested",)
     if row.kernel == "Γ1(1,1)" and not fp32:
-        return ("direct", "direct_split")
+        return ("direct", "direct_split", "im2col")
     if row.variant.startswith("mma.sync"):
         return ("gamma_mma",)
     return ("gamma_ffma" if fp32 else "gamma_wgmma",)

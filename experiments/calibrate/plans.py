@@ -14,6 +14,7 @@ from winolab.arguments.tolerance import Tolerance
 from winolab.arguments.variants import FUSED, FUSED_FP16
 from winolab.bench.contenders import unnamed
 from winolab.gpu.families.depthwise.plan import DepthwisePlan
+from winolab.gpu.families.direct import plan as direct
 from winolab.gpu.families.gamma.config import PARTS
 from winolab.gpu.families.gamma_ffma import config as ffma
 from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
@@ -21,6 +22,7 @@ from winolab.gpu.families.gamma_mma import config as mma
 from winolab.gpu.families.gamma_mma import plan as gamma_mma
 from winolab.gpu.families.gamma_wgmma import config as wgmma
 from winolab.gpu.families.gamma_wgmma.plan import GammaWgmmaPlan
+from winolab.gpu.families.im2col import plan as im2col
 from winolab.gpu.families.implicit_gemm.plan import ImplicitGemmPlan
 from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.families.wgrad import REDUCE_THREADS, Gradient, parts_of
@@ -49,7 +51,7 @@ def plan_of(row: Timed) -> Any:
         return (_ffma if row.products == "fp32" else _wgmma)(request, tile, row.variant)
     every = (p for algorithm in _algorithms(row) for p in _offered(request, algorithm))
     plans = [p for p in every if p.kernel == row.kernel and str(p.config) == row.variant]
-    plans = plans or list(_fused(request, row))
+    plans = plans or [*_fused(request, row), *_direct(request, row)]
     if plans and isinstance(plans[0], WgradColumnsPlan):
         return _sharing(plans[0], row.workspace)
     if plans and (cut := _CUT.get(type(plans[0]))):
@@ -108,6 +110,21 @@ def _fused(request: Request, row: Timed) -> Iterator[WgradMmaPlan]:
         if algorithm and algorithm.variant in (FUSED, FUSED_FP16):
             asked = replace(request, algorithm=algorithm, config=config)
             yield from (p for p in flat_plans(asked) if str(p.config) == row.variant)
+
+
+def _direct(request: Request, row: Timed) -> Iterator[Plan]:
+    """The plan of a config of direct products in 16 bits that is not offered, at least not for such
+    a layer."""
+    if row.kernel != "Γ1(1,1)" or row.products not in ("fp16", "bf16"):
+        return
+    numbers = _numbers(row.variant.split()[2:])
+    if found := re.match(r"(\d+)x(\d+)x64 stages=(\d+)\+(\d+)", row.variant):
+        config = direct.Config(*map(int, found.groups()), **numbers)
+        yield from direct.plans(replace(request, config=config))
+    elif found := re.match(r"(\d+)x(\d+) positions, stages=(\d+)", row.variant):
+        numbers.pop("stages", None)
+        config = im2col.Config(*map(int, found.groups()), **numbers)
+        yield from im2col.plans(replace(request, config=config))
 
 
 def _flat(p: WgradMmaPlan, row: Timed) -> WgradMmaPlan:

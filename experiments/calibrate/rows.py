@@ -36,7 +36,7 @@ SPLIT = (("Γ1(1,1)", "fp32_split"), ("Ω2(1,1)", "fp32_split"))
 # When correlations of split products had launches that waited for the sample of x, and took 1.04 to
 # 1.4 times as long as before and since (docs/notes/093).
 CROWDED = "2026-11-29T00:03", "2026-11-29T02:48"
-COLUMNS, POSITIONS = KINDS = "columns", "positions"  # in the names of direct gradients
+COLUMNS, POSITIONS = KINDS = "columns", "positions,"  # in the names of direct plans
 # Since when their shares are added up by more threads at once: of 16 bits 1 to 17 µs less, which is
 # up to a quarter of the call (docs/notes/100).
 GATHERED = "2026-11-29T05:55"
@@ -47,6 +47,9 @@ AT_ONCE = "2026-11-29T06:19"
 # Since when split products without transforms add up in slices and share factors, up to a third of
 # the call (docs/notes/101).
 SLICED = "2026-11-29T09:22"
+# Since when the blocks of a cluster whose copies walk positions do not order what they wrote where
+# they meet, and send sums by a thread each: half a microsecond (docs/notes/107).
+MET = "2026-11-29T18:20"
 SQUARE = re.compile(
     r"(\d+)x(\d+)x(\d+)x(\d+):(?:(\d+)x)?(\d+)x\d+(?:/(\d+))?"
     r"(?: dilation (\d+))?(?: padding (\d+))?(?: groups (\d+))?"
@@ -110,6 +113,8 @@ def rows() -> tuple[Timed, ...]:
         *_variants(),
         *_networks("pointwise", "cuBLASLt"),
         *_networks("positions", "Ω2(1,1)"),
+        *_networks("positions", "Γ1(1,1)"),
+        *_networks("positions", "cuBLASLt"),
         *_networks("thin", "thin"),
         *_networks("networks_backward_filter", "thin"),
         *_networks("networks_forward", "F(2×2,3×3)"),
@@ -140,7 +145,7 @@ def _networks(file: str, kernel: str) -> Iterator[Timed]:
     devices: dict[str, str] = {}
     for row in _lines(file):
         device = devices.setdefault(row["run"], row.get("device", ""))
-        if row.get("kernel") == kernel:
+        if row.get("kernel") == kernel and not _gone(row):
             yield Timed(
                 "", parse(row["layer"]), row["direction"], row["precision"], DEVICES[device],
                 row["kernel"], row["products"], row["plan"], row["workspace"], 1e-6 * row["us"],
@@ -166,7 +171,7 @@ def _layers(file: str) -> Iterator[Timed]:
     for row in kept if file == GEMM else latest(kept):
         kernel, group = row.get("kernel", ""), row["precision"]
         products = row.get("products", "fp32_split" if group == "fp32" else group)
-        direct = kernel == "Ω2(1,1)" and any(kind in row["plan"] for kind in KINDS)
+        direct = kernel in ("Γ1(1,1)", "Ω2(1,1)") and any(kind in row["plan"] for kind in KINDS)
         if kernel in ("depthwise", "implicit GEMM") or (kernel, products) in SPLIT or direct:
             cut = {name: row[name] for name in ("rows", "workers", "segments") if name in row}
             yield Timed(
@@ -184,7 +189,8 @@ def _gone(row: dict) -> bool:
     one = kernel == "depthwise" and str(row.get("layer")).startswith("1x")
     old = (shared and run < GATHERED) or ((one or kernel == "implicit GEMM") and run < AT_ONCE)
     split = kernel == "Γ1(1,1)" and row.get("products") == "fp32_split" and run < SLICED
-    return bool(old) or split or _crowded(row)
+    met = kernel == "Ω2(1,1)" and POSITIONS in row["plan"] and "split_k" in row["plan"]
+    return bool(old) or split or (met and run < MET) or _crowded(row)
 
 
 def _crowded(row: dict) -> bool:

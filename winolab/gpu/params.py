@@ -253,3 +253,9 @@ PRODUCT = Layout(
     ("rows columns depth pitch_a pitch_b pitch_out apart_a apart_b apart_out size", LONG),
     ("kind out_kind transposed_a transposed_b alignment images", INT),
 )
+
+
+def quotient(divisor: int) -> tuple[int, int, int]:
+    """quotient.cuh's Quotient: magic number, shift, divisor."""
+    shift = (divisor - 1).bit_length()
+    return -(-(1 << 31 + shift) // divisor), shift, divisor

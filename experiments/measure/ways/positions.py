@@ -1,15 +1,16 @@
-"""On a GPU: filter gradients whose copies walk positions, beside our other plans and PyTorch.
+"""On a GPU: direct products whose copies walk positions, beside our other plans and PyTorch.
 
 ``python -m experiments.measure.ways.positions [--seconds S]`` measures networks' layers of 16 bits
-that the tensor maps of ``wgrad_im2col`` reach, those whose rows are not there yet or whose pick has
-changed, in an order that makes what time allows a sample. Rows go to
+that the tensor maps of ``im2col`` and ``wgrad_im2col`` reach, those whose rows are not there
+yet or whose pick has changed, in an order that makes what time allows a sample. Rows go to
 experiments/results/positions.jsonl, as ``experiments.measure.layers`` has them: ``winolab`` is what
-the planner picks (``chosen``), the MOST block shapes of this family of the least predicted time and
-the fastest predicted of every other; ``torch`` each memory order in benchmark mode.
+the planner picks (``chosen``), the MOST block shapes of this family of the least predicted time, a
+FEW others and the fastest predicted of every other family; ``torch`` each memory order in benchmark
+mode.
 
-``--summary`` shows of the rows that are there, without a GPU, by the layers' group: speeds over
-PyTorch's of the pick and of the fastest plan that has no such copies.
-With them the device model's section is fitted: ``python -m experiments.calibrate.device_model``.
+``--summary`` shows of the rows that are there, without a GPU, by direction, batch and the layers'
+group: speeds over PyTorch's of the pick and of the fastest plan that has no such copies.
+With them the device model's sections are fitted: ``python -m experiments.calibrate.device_model``.
 """
 
 from __future__ import annotations
@@ -24,46 +25,55 @@ from experiments.measure.ways.sample import Case, Sample, command
 from winolab.bench.contenders import unnamed
 from winolab.bench.networks import BatchedLayer, distinct
 from winolab.device import Device, datasheet
+from winolab.gpu.families.im2col.plan import Im2colPlan
+from winolab.gpu.families.im2col.plan import plans as of_correlations
 from winolab.gpu.families.wgrad_im2col.plan import WgradIm2colPlan
-from winolab.gpu.families.wgrad_im2col.plan import plans as reached
+from winolab.gpu.families.wgrad_im2col.plan import plans as of_gradients
+from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.planner import candidates, plan
-from winolab.gpu.planner.request import Plan
+from winolab.gpu.planner.request import DIRECTIONS, Plan
 
-OUTPUT, MOST = RESULTS / "positions.jsonl", 6
+OUTPUT, MOST, FEW = RESULTS / "positions.jsonl", 6, 3
 AHEAD = 48  # cases that are planned and compiled at once
-DIRECTION, H200 = "backward_filter", datasheet("h200")
+H200 = datasheet("h200")
+KINDS = (Im2colPlan, WgradIm2colPlan)
+REACHED = dict.fromkeys(CORRELATIONS, of_correlations) | {"backward_filter": of_gradients}
 
 
-def served(layer: BatchedLayer) -> bool:
+def served(layer: BatchedLayer, direction: str) -> bool:
     """Whether tensor maps reach a layer."""
     try:
-        return any(True for _ in reached(unnamed(DIRECTION, layer.problem, "fp16", H200)))
+        return any(
+            True for _ in REACHED[direction](unnamed(direction, layer.problem, "fp16", H200))
+        )
     except ValueError:
         return False
 
 
 def cases() -> list[Case]:
     """Every layer that is served, of FP16 and BF16 in turn, in the order of measuring."""
-    layers = [layer for layer in distinct() if served(layer)]
-    random.Random(0).shuffle(layers)
-    return [(layer, DIRECTION, ("fp16", "bf16")[i % 2]) for i, layer in enumerate(layers)]
+    found = [(layer, way) for layer in distinct() for way in DIRECTIONS if served(layer, way)]
+    random.Random(0).shuffle(found)
+    return [(*case, ("fp16", "bf16")[i % 2]) for i, case in enumerate(found)]
 
 
 def plans(layer: BatchedLayer, direction: str, group: str, device: Device) -> dict[Plan, bool]:
-    """What is picked, the next of this family by prediction, and the first of every other."""
+    """What is picked, some of this family by prediction and by chance, the first of every other."""
     request = unnamed(direction, layer.problem, group, device)
     picked = plan(request)
     every = sorted(candidates(request, near=True).plans, key=lambda p: p.predicted)
-    mine = [p for p in every if isinstance(p, WgradIm2colPlan)][:MOST]
+    mine = [p for p in every if isinstance(p, KINDS)]
+    rest = mine[MOST:]
+    mine = mine[:MOST] + random.Random(str(layer)).sample(rest, min(FEW, len(rest)))
     others: dict[type, Plan] = {}
     for p in every:
-        if not isinstance(p, WgradIm2colPlan) and p.predicted < 3 * every[0].predicted:
+        if not isinstance(p, KINDS) and p.predicted < 3 * every[0].predicted:
             others.setdefault(type(p), p)
     return dict.fromkeys([picked, *mine, *others.values()], False) | {picked: True}
 
 
 def summarized(rows: Iterable[Row]) -> Iterator[str]:
-    """Geometric means by the layers' group."""
+    """Geometric means by direction, batch and group."""
     groups: dict[str, list[tuple[float, float, float]]] = {}
     by_case: dict[tuple, list[Row]] = {}
     for row in rows:
@@ -74,7 +84,9 @@ def summarized(rows: Iterable[Row]) -> Iterator[str]:
         picked = [r["us"] for r in ours if r["chosen"]]
         before = [r["us"] for r in ours if "positions" not in r["plan"]]
         if torch and picked and before:
-            found = groups.setdefault(case[0]["group"], [])
+            batch = case[0]["layer"].partition("x")[0]
+            name = f"{case[0]['direction']}, {batch} images, {case[0]['group']}"
+            found = groups.setdefault(name, [])
             found.append((min(torch), picked[0], min(before)))
     for name, found in sorted(groups.items()):
         pick = geometric_mean(t / p for t, p, _ in found)

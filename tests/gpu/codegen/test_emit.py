@@ -40,6 +40,7 @@ ROOTS = {
     "direct/kernel": {},
     "direct/split": {},
     "direct/ffma": {},
+    "im2col/kernel": {},
     "implicit_gemm/fill": {},
     "implicit_gemm/kernel": {},
     "implicit_gemm/wgmma": {},

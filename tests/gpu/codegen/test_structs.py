@@ -24,6 +24,7 @@ from winolab.gpu.families.gamma import filter
 from winolab.gpu.families.gamma_ffma import launch as gamma_ffma
 from winolab.gpu.families.gamma_mma.launch import PARAMS as GAMMA_MMA
 from winolab.gpu.families.gamma_wgmma import input, launch
+from winolab.gpu.families.im2col import launch as im2col
 from winolab.gpu.families.implicit_gemm import launch as implicit_gemm
 from winolab.gpu.families.nested import launch as nested
 from winolab.gpu.families.thin import launch as thin
@@ -85,7 +86,7 @@ STRUCTS = {
         "ImplicitParams",
         "implicit_gemm/operands",
         [implicit_gemm.PARAMS, *3 * [AXIS], implicit_gemm.LAST],
-        [("Quotient", "implicit_gemm/operands"), ("DirectAxis", "axes")],
+        [("Quotient", "quotient"), ("DirectAxis", "axes")],
     ),
     "fill": ("FillParams", "implicit_gemm/fill", [implicit_gemm.FILL_PARAMS], []),
     "direct ffma": (
@@ -105,6 +106,12 @@ STRUCTS = {
         "wgrad_thin/kernel",
         [wgrad_thin.PARAMS],
         [("ThinAxis", "wgrad_thin/kernel")],
+    ),
+    "im2col": (
+        "PositionsParams",
+        "im2col/kernel",
+        [im2col.PARAMS],
+        [("Quotient", "quotient")],
     ),
     "wgrad im2col": ("Im2colParams", "wgrad_im2col/kernel", [wgrad_im2col.PARAMS], []),
     "simulated": ("SimulatedParams", "simulated", [simulated.PARAMS], []),
@@ -174,7 +181,11 @@ STRUCTS = {
     ),
 }
 # Fields that are structs of the same file, by the struct: their own fields lie flat in a layout.
-INNER = {"TransformParams": "^(x|dy)_", "WgradThinParams": "^(depths|rows|columns)_"}
+INNER = {
+    "TransformParams": "^(x|dy)_",
+    "WgradThinParams": "^(depths|rows|columns)_",
+    "PositionsParams": "^(of_width|of_height|of_depth|by_blocks_m)_",
+}
 KNOWN = f"""
 struct alignas(64) TensorMap {{ char bytes[128]; }};
 struct Header; struct Row; struct Loss; struct float2; struct uint4;
@@ -216,7 +227,9 @@ def test_every_field_lies_where_a_compiler_has_it(tmp_path) -> None:
         whole = packed(*parts)
         declared = [*(declaration(*i) for i in inner), declaration(struct, file)]
         checks = [f"sizeof({struct}) == {len(whole.data)}"]
-        own = layouts(struct, file, struct in FUSED, ORDERED=chunks.ORDERED, STARTS=chunks.STARTS)
+        beside = "quotient" if ("Quotient", "quotient") in inner else ""
+        counts = {"ORDERED": chunks.ORDERED, "STARTS": chunks.STARTS}
+        own = layouts(struct, file, struct in FUSED, beside=beside, **counts)
         fields = own[-1].fields
         before = [part.fields for part in parts].index(fields)
         first = sum(len(part.fields) for part in parts[:before])

@@ -151,14 +151,17 @@ def forward(x: tuple[int, ...], w: tuple[int, ...], dtype: str, **how: Any) -> A
 
 DENSE = (1, 6, 9, 32), (40, 3, 3, 32)
 ODD = (1, 6, 9, 13), (11, 3, 3, 13)  # scalars
+FAR = (1, 10, 32), (40, 2, 32)  # with padding that copies by position do not reach
 FUSED = {
     "gamma_ffma": forward(*DENSE, "float32", padding=1, precision="fp32_ffma", algorithm=GAMMA),
     "gamma_ffma odd": forward(*ODD, "float32", padding=1, precision="fp32_ffma", algorithm=GAMMA),
     "gamma_wgmma fp16": forward(*DENSE, "float16", padding=1, algorithm=GAMMA),
     "gamma_wgmma odd": forward(*ODD, "bfloat16", padding=1, algorithm=GAMMA),
     "gamma_wgmma wide": forward(*DENSE, "float16", padding=1, algorithm=GAMMA, out_dtype="float32"),
-    "direct bf16": forward(*DENSE, "bfloat16", padding=1, algorithm="direct"),
-    "direct wide": forward(*DENSE, "bfloat16", padding=1, algorithm="direct", out_dtype="float32"),
+    "im2col bf16": forward(*DENSE, "bfloat16", padding=1, algorithm="direct"),
+    "im2col wide": forward(*DENSE, "float16", padding=1, algorithm="direct", out_dtype="float32"),
+    "direct bf16": forward(*FAR, "bfloat16", padding=130, algorithm="direct"),
+    "direct wide": forward(*FAR, "bfloat16", padding=130, algorithm="direct", out_dtype="float32"),
     "implicit_gemm fp16": forward((1, 6, 9, 32), (64, 3, 3, 8), "float16", padding=1, groups=4),
     "implicit_gemm odd": forward((1, 6, 9, 15), (21, 3, 3, 5), "bfloat16", padding=1, groups=3),
     "implicit_gemm split": forward(

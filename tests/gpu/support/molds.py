@@ -19,6 +19,7 @@ MOLDS = {
     "gamma_mma": 2,
     "nested": 3,
     "direct": 6,
+    "im2col": 4,
     "direct.split": 6,
     "direct.ffma": 2,
     "depthwise": 18,
@@ -84,7 +85,7 @@ def algorithms(family: str, precision: str) -> list[str]:
         return [*texts, *(MORE_OMEGAS if family in ("wgrad_ffma", "wgrad_winograd") else ())]
     if family == "cublaslt":
         return ["direct;variant=cublaslt"]
-    if family.startswith(("direct", "depthwise", "implicit_gemm", "thin", "wgrad_thin")):
+    if family.startswith(("direct", "depthwise", "im2col", "implicit_gemm", "thin", "wgrad_thin")):
         return ["direct"]
     if family == "fused2d":
         return ["winograd:2x2:3x3"]

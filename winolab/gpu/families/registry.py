@@ -16,6 +16,7 @@ from winolab.gpu.families.fused2d import plan as fused2d
 from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_mma import plan as gamma_mma
 from winolab.gpu.families.gamma_wgmma import plan as gamma_wgmma
+from winolab.gpu.families.im2col import plan as im2col
 from winolab.gpu.families.implicit_gemm import plan as implicit_gemm
 from winolab.gpu.families.nested import plan as nested
 from winolab.gpu.families.thin import plan as thin
@@ -118,6 +119,7 @@ FAMILIES = (
         library=CUBLASLT,
     ),
     Family("direct", direct.plans, direct.Config, CORRELATIONS, SIXTEEN_BITS),
+    Family("im2col", im2col.plans, im2col.Config, CORRELATIONS, SIXTEEN_BITS),
     Family("direct.split", direct.split_plans, direct.Config, CORRELATIONS, ("fp32_split",)),
     Family("direct.ffma", direct.ffma_plans, direct.FfmaConfig, CORRELATIONS, ("fp32",)),
     Family(

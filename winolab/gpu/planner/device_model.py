@@ -247,13 +247,15 @@ class WgradDirect:
 
 
 @dataclass(frozen=True)
-class WgradIm2col:
-    """Direct filter gradients whose copies walk positions (families/wgrad_im2col)."""
+class Walked:
+    """Direct products whose copies walk positions (families/clusters.py)."""
 
     products: float
+    copied: float
     step: float
     start: float
     sum: float
+    meeting: float
     brought: float
 
 
@@ -316,6 +318,7 @@ class Cublaslt:
     arrays: float
     misaligned_arrays: float
     adding: float
+    adding_gradient: float
     part: float
 
 
@@ -340,7 +343,8 @@ class DeviceModel:
     wgrad_mma: WgradMma
     wgrad_winograd: WgradWinograd
     wgrad_direct: WgradDirect
-    wgrad_im2col: WgradIm2col
+    wgrad_im2col: Walked
+    im2col: Walked
     depthwise: Depthwise
     thin: Thin
     wgrad_thin: WgradThin

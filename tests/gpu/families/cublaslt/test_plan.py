@@ -159,7 +159,7 @@ def test_a_workspace_is_predicted_to_pay_where_one_block_sums_all() -> None:
 
 
 def test_a_pass_behind_counts_where_an_epilogue_follows() -> None:
-    layer = Problem.of((1, 14, 14, 512), (256, 1, 1, 512))
+    layer = Problem.of((32, 7, 7, 2048), (512, 1, 1, 2048))
     request = Request(layer, "forward", datasheet("h200"), None, "fp16")
     alone, finished = plan(request), plan(replace(request, finished=True))
     assert isinstance(alone, CublasltPlan)

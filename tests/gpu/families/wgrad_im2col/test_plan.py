@@ -9,6 +9,7 @@ import pytest
 
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100, datasheet
+from winolab.gpu.families import im2col_maps
 from winolab.gpu.families.wgrad_im2col.config import CONFIGS, MOST_SHARED, SHAPES, SPLITS, Config
 from winolab.gpu.families.wgrad_im2col.plan import plans
 from winolab.gpu.planner.planner import plan
@@ -88,7 +89,7 @@ def test_the_window_ends_with_the_last_output() -> None:
     """Rows and columns of x behind the last that a tap meets are no positions."""
     problem = Problem.of((1, 10, 11, 8), (8, 3, 2, 8), stride=(3, 2), padding=(1, 0))
     found = next(iter(plans(request(problem))))
-    (left, up, _), (right, down, _) = found.corners
+    (left, up, _), (right, down, _) = im2col_maps.corners(found.gradient)
     assert (left, up) == (0, -1)
     for size, stride, low, high, outputs in ((11, 2, left, right, 5), (10, 3, up, down, 4)):
         assert len(range(low, size - 1 + high + 1, stride)) == outputs

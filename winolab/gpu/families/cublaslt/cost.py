@@ -50,7 +50,8 @@ def products(plan: Tiling, block: Block, model: DeviceModel) -> float:
     if misaligned(plan):
         total *= m.misaligned
     if parts > 1:
-        total += m.adding + copying(device, 4 * plan.images * rows * columns * (parts + 1), model)
+        adding = m.adding_gradient if plan.gradient else m.adding
+        total += adding + copying(device, 4 * plan.images * rows * columns * (parts + 1), model)
     return total
 
 
@@ -75,7 +76,7 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     if misaligned(plan):
         arrays *= m.misaligned_arrays
     least = min(products(plan, block, model) for block in blocks(plan))
-    total = model.device.launch + m.start + overlapped(model.overlap.call, least, arrays)
+    total = model.device.launch + m.start + overlapped(model.overlap.reading, least, arrays)
     if plan.parts:
         total += model.device.launch + copying(plan.device, plan.parts + written, model)
     return total

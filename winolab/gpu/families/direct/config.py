@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from winolab.device import Device
+from winolab.gpu.families import im2col_maps
 from winolab.gpu.families.axes import axes
 from winolab.gpu.families.boxes import Box, box
 from winolab.gpu.planner.correlation import Correlation
@@ -79,6 +80,7 @@ BLOCKS = tuple(
     }.items()
     for along, stages in enumerate(pairs)
 )
+LEAST = min(v.bn * v.bm for v in BLOCKS)  # sums of a block
 # The same of split products: channels whose slices wgmma has, and by a block's positions the most
 # that registers hold.
 SLICED = (32, 64, 96, 128, 192, 256)
@@ -108,9 +110,16 @@ class FfmaConfig(KernelConfig):
 
 def configs(c: Correlation, device: Device) -> Iterator[Config]:
     """Block shapes that the output channels do not leave half empty; clusters share sums where
-    blocks are few."""
+    blocks are few.
+
+    The smallest blocks, where they are few, are left to copies that walk positions: of 160 layers
+    those took 0.82 of the time (docs/notes/107).
+    """
     width = axes(c)[2].most  # taps of a row
+    walked = im2col_maps.unserved(c) is None
     for shape in BLOCKS:
+        if walked and shape.bn * shape.bm == LEAST and tiles_of(c, shape) <= device.multiprocessors:
+            continue
         half_empty = shape.bm > 64 and c.out_channels <= shape.bm // 2
         if half_empty or (shape.along and width == 1) or not serves(shape, c):
             continue

@@ -10,10 +10,11 @@ from winolab.gpu.families import correlation_params, wgrad
 from winolab.gpu.families.epilogue import finished
 from winolab.gpu.families.implicit_gemm.config import FILLED
 from winolab.gpu.families.implicit_gemm.tiling import Tiling
-from winolab.gpu.params import Kernels, Params, View, in_order
+from winolab.gpu.params import Kernels, Params, View, in_order, quotient
 from winolab.gpu.planner.request import ITEMSIZE
 
-PARAMS, LAST = layouts("ImplicitParams", "implicit_gemm/operands")  # the axes lie between
+# The axes lie between.
+PARAMS, LAST = layouts("ImplicitParams", "implicit_gemm/operands", beside="quotient")
 FILL_PARAMS = layout("FillParams", "implicit_gemm/fill")
 FILL_THREADS = 256  # of a block
 
@@ -116,7 +117,7 @@ def parameters(
         int(a.in_vectors(of_x, a.steps(c.batch, c.input), size)),
         int(w_vectors),
         _stored_gradient(call, out) if call.gradient else _stored(call, out),
-        *(n for divisor in _divisors(call) for n in _quotient(divisor)),
+        *(n for divisor in _divisors(call) for n in quotient(divisor)),
     )
     return Params.of(params, *(axis.params() for axis in call.axes), LAST.pack(wanted))
 
@@ -156,9 +157,3 @@ def _divisors(call: Tiling) -> tuple[int, ...]:
     blocks = call.blocks_columns, call.blocks_rows, c.groups // call.merged
     outputs = (axis.outputs for axis in reversed(call.axes))
     return *blocks, call.patch_channels, *reversed(c.filter), *outputs
-
-
-def _quotient(divisor: int) -> tuple[int, int, int]:
-    """operands.cuh's Quotient."""
-    shift = (divisor - 1).bit_length()
-    return -(-(1 << 31 + shift) // divisor), shift, divisor

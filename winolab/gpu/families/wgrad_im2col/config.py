@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from winolab.gpu.families.im2col_maps import CHANNELS
 from winolab.options import KernelConfig
 
 KC = 64  # positions of a step
-CHANNELS = 64  # of a copy
 MOST_SPLITS = 8  # blocks of a cluster that every device can run
 MOST_SUMS = 128 * 256  # of a block
 MOST_SHARED = 227 << 10  # bytes of a block; of several that a multiprocessor has KEPT more each

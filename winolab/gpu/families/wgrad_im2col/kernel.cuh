@@ -17,7 +17,7 @@
 //   cluster       all threads: ``brought`` is ready; all sums have been brought
 #pragma once
 
-#include "cluster_copy.cuh"
+#include "cluster_sums.cuh"
 #include "elements.cuh"
 #include "im2col_map.cuh"
 #include "pipe.cuh"
@@ -28,8 +28,6 @@ constexpr int GROUPS = GROUPS_M * GROUPS_K, CONSUMERS = 128 * GROUPS, THREADS = 
 constexpr int HELD = BO / 64 / GROUPS_M;  // times 64 output channels of a warpgroup
 constexpr int PLANES_M = BO / 64, PLANES_N = (BI + 63) / 64;
 constexpr int STAGE_BYTES = 2 * PLANE * (PLANES_M + PLANES_N);
-constexpr int PITCH = BI + 8;  // floats of a row of sums: four rows of pairs lie in different banks
-constexpr int ROWS = (BO + SPLIT_K - 1) / SPLIT_K;  // that a block adds up, at most
 static_assert(HELD * GROUPS_M * 64 == BO && BI % 32 == 0 && BI <= 256, "block shape");
 
 struct Im2colParams {
@@ -50,14 +48,17 @@ struct Im2colParams {
   int vectors;  // whether dw takes four neighbouring input channels at once
 };
 
+using Im2colSums = ClusterSums<BO, BI, SPLIT_K>;
+typedef float Im2colHeld[HELD][BI / 2];
+
 struct Im2colShared {
   unsigned short dy[STAGES][PLANES_M][PLANE];  // [plane][position][64 channels]
   unsigned short x[STAGES][PLANES_N][PLANE];
-  float others[SPLIT_K > 1 ? SPLIT_K - 1 : 1][SPLIT_K > 1 ? ROWS * PITCH : 4];  // sums of other parts
+  Im2colSums sums;  // of other parts
   unsigned long long full[STAGES], empty[STAGES], brought;
 };
 static_assert(sizeof(Im2colShared) <= SHARED, "as the config has it");
-static_assert(4 * BO * PITCH <= STAGES * STAGE_BYTES, "room for sums");
+static_assert(4 * BO * Im2colSums::PITCH <= STAGES * STAGE_BYTES, "room for sums");
 
 // What a block computes: blockIdx is (channels × part of the positions, tap, group).
 struct Im2colWork {
@@ -122,9 +123,7 @@ __device__ __forceinline__ void produce(const Im2colParams& p, const Im2colWork&
   }
 }
 
-typedef float Im2colSums[HELD][BI / 2];
-
-__device__ __forceinline__ void consume(const Im2colWork& work, Im2colShared& shared, Im2colSums& acc,
+__device__ __forceinline__ void consume(const Im2colWork& work, Im2colShared& shared, Im2colHeld& acc,
                                         int group, int lane) {
   constexpr int DEPTHS = KC / 16 / GROUPS_K;  // of 16 positions, of a warpgroup
   const int group_m = group % GROUPS_M, first = group / GROUPS_M * DEPTHS;
@@ -162,20 +161,6 @@ __device__ __forceinline__ void consume(const Im2colWork& work, Im2colShared& sh
   for (int i = 0; i < HELD; ++i) wgmma_pin(acc[i]);
 }
 
-// A thread's sums to shared memory, or to what a warpgroup of other positions has there.
-template <bool ADDED>
-__device__ __forceinline__ void leave(const Im2colSums& acc, float* own) {
-#pragma unroll
-  for (int i = 0; i < HELD; ++i)
-#pragma unroll
-    for (int j = 0; j < BI / 2; j += 2) {
-      float2* const to =
-          reinterpret_cast<float2*>(own + (i * 64 + j / 2 % 2 * 8) * PITCH + j / 4 * 8);
-      const float2 before = ADDED ? *to : make_float2(0.0f, 0.0f);
-      *to = make_float2(__fadd_rn(acc[i][j], before.x), __fadd_rn(acc[i][j + 1], before.y));
-    }
-}
-
 // Four neighbouring sums to dw.
 __device__ __forceinline__ void store_four(const Im2colParams& p, Out* to, const float4& sums) {
   if (p.vectors) {
@@ -194,34 +179,16 @@ __device__ __forceinline__ void store_four(const Im2colParams& p, Out* to, const
 __device__ __forceinline__ void finish(const Im2colParams& p, const Im2colWork& work,
                                        const Im2colShared& shared, const float* sums) {
   constexpr int ROW = BI / 4;  // fours
-  const int first = work.part * ROWS, rows = min(ROWS, BO - first);
+  const int first = work.part * Im2colSums::SHARE, rows = Im2colSums::rows(work.part);
   Out* const dw = p.dw + (long long)(work.group * p.out_channels + work.out + first) * p.dw_out +
                   work.depth * p.dw_depth + work.height * p.dw_row + work.width * p.dw_tap +
                   work.in * p.dw_in;
 #pragma unroll 4
   for (int i = threadIdx.x; i < rows * ROW; i += CONSUMERS) {
-    const int row = i / ROW, column = i % ROW * 4, at = row * PITCH + column;
-    float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-#pragma unroll
-    for (int part = 0; part < SPLIT_K; ++part) {
-      const float* const from = part == work.part ? sums + first * PITCH
-                                                  : shared.others[part - (part > work.part)];
-      const float4 more = *reinterpret_cast<const float4*>(from + at);
-      sum.x = __fadd_rn(sum.x, more.x), sum.y = __fadd_rn(sum.y, more.y);
-      sum.z = __fadd_rn(sum.z, more.z), sum.w = __fadd_rn(sum.w, more.w);
-    }
+    const int row = i / ROW, column = i % ROW * 4;
+    const float4 sum = shared.sums.added(work.part, sums, row, column);
     if (work.out + first + row < p.out_channels && work.in + column < p.channels)
       store_four(p, dw + row * p.dw_out + column * p.dw_in, sum);
-  }
-}
-
-// Rows of the other blocks of a cluster, to these.
-__device__ __forceinline__ void bring(const Im2colWork& work, Im2colShared& shared, const float* sums) {
-#pragma unroll 1
-  for (int i = 1; i < SPLIT_K; ++i) {
-    const int part = (work.part + i) % SPLIT_K, first = part * ROWS;
-    bulk_copy_to(shared.others[work.part - (work.part > part)], sums + first * PITCH,
-                 4 * PITCH * min(ROWS, BO - first), &shared.brought, part);
   }
 }
 
@@ -238,9 +205,7 @@ extern "C" __global__ void __cluster_dims__(SPLIT_K, 1, 1) __launch_bounds__(THR
     }
     barrier_init(&shared.brought, 1);
     barriers_ready();
-    if (SPLIT_K > 1)
-      barrier_arrive_expect(&shared.brought,
-                            4 * PITCH * (SPLIT_K - 1) * min(ROWS, BO - work.part * ROWS));
+    if (SPLIT_K > 1) barrier_arrive_expect(&shared.brought, Im2colSums::brought(work.part));
   }
   __syncthreads();
   if constexpr (SPLIT_K > 1) cluster_arrive();
@@ -252,16 +217,16 @@ extern "C" __global__ void __cluster_dims__(SPLIT_K, 1, 1) __launch_bounds__(THR
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   float* const sums = reinterpret_cast<float*>(&shared);
-  float* const own =
-      sums + (group % GROUPS_M * (64 * HELD) + warp * 16 + lane / 4) * PITCH + lane % 4 * 2;
+  const int row = group % GROUPS_M * (64 * HELD) + warp * 16 + lane / 4;
+  float* const own = sums + row * Im2colSums::PITCH + lane % 4 * 2;
   {
-    Im2colSums acc;
+    Im2colHeld acc;
     consume(work, shared, acc, group, lane);
     consumers_sync<CONSUMERS>();  // nobody multiplies any more
-    if (group < GROUPS_M) leave<false>(acc, own);
+    if (group < GROUPS_M) Im2colSums::leave<false>(acc, own);
     if constexpr (GROUPS_K > 1) {
       consumers_sync<CONSUMERS>();
-      if (group >= GROUPS_M) leave<true>(acc, own);
+      if (group >= GROUPS_M) Im2colSums::leave<true>(acc, own);
     }
   }
   if constexpr (SPLIT_K > 1) {
@@ -270,7 +235,7 @@ extern "C" __global__ void __cluster_dims__(SPLIT_K, 1, 1) __launch_bounds__(THR
   }
   consumers_sync<CONSUMERS>();
   if constexpr (SPLIT_K > 1) {
-    if (threadIdx.x == 0) bring(work, shared, sums);
+    shared.sums.bring(work.part, sums, &shared.brought);
     barrier_wait(&shared.brought, 0);
     cluster_arrive();  // what was copied to this block has been read where it came from
   }

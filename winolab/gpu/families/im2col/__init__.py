@@ -1,0 +1,1 @@
+"""Direct forward and backward data of few positions, whose copies walk these (9.0)."""
