@@ -17,8 +17,9 @@ from winolab.algorithm import Problem
 from winolab.bench.layers import parse_layer
 from winolab.device import H100, datasheet
 from winolab.gpu.families.direct import plan as direct
-from winolab.gpu.families.direct.config import BLOCKS, Config
+from winolab.gpu.families.direct.config import BLOCKS, LEAST, Config
 from winolab.gpu.families.direct.plan import DirectPlan
+from winolab.gpu.families.im2col.plan import plans as by_position
 from winolab.gpu.params import Params, View
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
@@ -214,6 +215,19 @@ def test_the_planner_takes_them_where_transforms_take_longer(layer, kernel) -> N
         for direction in (FORTH, BACK):
             request = Request(parse_layer(layer).problem, direction, H100, None, precision)
             assert plan(request).kernel == kernel
+
+
+@pytest.mark.parametrize("groups", [1, 2, 8])
+@pytest.mark.parametrize("direction", [FORTH, BACK])
+def test_the_smallest_blocks_are_left_to_who_offers_them(direction, groups) -> None:
+    """100 of a group: of eight, copies that walk positions have none, of two both have."""
+    problem = Problem.of(
+        (8, 40, 40, 64 * groups), (64 * groups, 3, 3, 64), padding=1, groups=groups
+    )
+    request = Request(problem, direction, H100, None, "fp16")
+    mine = any(p.config.bn * p.config.bm == LEAST for p in direct.plans(request))
+    others = any(p.config.bn * p.config.bm == LEAST for p in by_position(request))
+    assert (mine, others) == (groups > 1, groups < 8)
 
 
 def test_a_plan_says_what_it_does() -> None:

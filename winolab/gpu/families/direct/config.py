@@ -112,13 +112,14 @@ def configs(c: Correlation, device: Device) -> Iterator[Config]:
     """Block shapes that the output channels do not leave half empty; clusters share sums where
     blocks are few.
 
-    The smallest blocks, where they are few, are left to copies that walk positions: of 160 layers
-    those took 0.82 of the time (docs/notes/107).
+    The smallest blocks, where those of all groups are few, are left to copies that walk positions:
+    of 64 layers those took 0.81 of the time (docs/notes/107).
     """
     width = axes(c)[2].most  # taps of a row
     walked = im2col_maps.unserved(c) is None
     for shape in BLOCKS:
-        if walked and shape.bn * shape.bm == LEAST and tiles_of(c, shape) <= device.multiprocessors:
+        few = c.groups * tiles_of(c, shape) <= device.multiprocessors
+        if walked and few and shape.bn * shape.bm == LEAST:
             continue
         half_empty = shape.bm > 64 and c.out_channels <= shape.bm // 2
         if half_empty or (shape.along and width == 1) or not serves(shape, c):
