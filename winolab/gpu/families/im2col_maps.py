@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
+from winolab.gpu.families.axes import MOST_STEP
 from winolab.gpu.params import PositionsMap, View
 from winolab.gpu.planner.correlation import Correlation, Dimensions, without_depth
 
 CHANNELS = 64  # of a copy
-MOST_STEP = 8  # between neighbouring positions of a tensor map
 # The window's corners, and the farthest tap, of maps of four dimensions and of five: CUDA driver
 # API, cuTensorMapEncodeIm2col; PTX ISA section 5.5.4.
 CORNERS, FARTHEST = {4: 128, 5: 16}, {4: 255, 5: 31}
@@ -46,7 +46,11 @@ def unreached(of: Strided) -> str | None:
     if max(of.stride) > MOST_STEP:
         return f"strides of up to {MOST_STEP}, not {max(of.stride)}"
     if not all(-most <= c < most for corner in corners(of) for c in corner):
-        return f"a padding below {most}, and filters that reach as far beyond x's end"
+        far = max((c for corner in corners(of) for c in corner), key=abs)
+        return (
+            f"first taps of the first and the last output that lie {-most} to {most - 1} places "
+            f"behind x's first and last, not {far}"
+        )
     if any((n - 1) * d > farthest for n, d in zip(of.filter, of.dilation, strict=True)):
         return f"taps that lie at most {farthest} apart"
     return None
@@ -58,7 +62,7 @@ def unserved(c: Correlation) -> str | None:
     if c.rotated and max(c.stride) > 1:
         return f"backward data of unit stride, not {max(c.stride)}"
     if c.groups > 1 and c.channels % CHANNELS:
-        return f"groups of multiples of {CHANNELS} channels, not {c.channels}"
+        return f"groups whose sums are over multiples of {CHANNELS} channels, not {c.channels}"
     return unreached(c)
 
 

@@ -104,11 +104,13 @@ def plans(request: Request) -> Iterator[Im2colPlan]:
     if request.algorithm and request.algorithm.kind != "direct":
         raise ValueError(f"{what} do not compute {request.algorithm}")
     c = counted(request.problem, request.direction)
-    if not request.aligned or c.channels % VECTOR or c.out_channels % VECTOR:
+    if c.channels % VECTOR or c.out_channels % VECTOR:
         raise ValueError(
-            f"{what} need pixels that lie 16-byte aligned and groups of multiples of {VECTOR} "
-            f"channels, not {c.channels} and {c.out_channels}"
+            f"{what} need groups of multiples of {VECTOR} channels, not {c.channels} and "
+            f"{c.out_channels}"
         )
+    if not request.aligned:
+        raise ValueError(f"{what} need pixels that lie 16-byte aligned: copy the arrays")
     if c.empty or not c.channels or 0 in c.input:
         raise ValueError(f"{what} need something to sum")
     config = request.config_of(Config)
