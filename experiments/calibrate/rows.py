@@ -31,8 +31,8 @@ LAYERS = (
     "depthwise", "strided", "grouped", "implicit_gemm", "pointwise", "thin", "networks_forward",
     "networks_backward_data", "networks_backward_filter",
 )  # fmt: skip
+WHOLE = ("depthwise", "implicit GEMM", "cuBLASLt", "Γ1(1,1)")  # and Ω2(1,1), in part
 GEMM = "implicit_gemm"  # whose rows are all of one version, and have no pick among them
-SPLIT = (("Γ1(1,1)", "fp32_split"), ("Ω2(1,1)", "fp32_split"))
 # When correlations of split products had launches that waited for the sample of x, and took 1.04 to
 # 1.4 times as long as before and since (docs/notes/093).
 CROWDED = "2026-11-29T00:03", "2026-11-29T02:48"
@@ -171,8 +171,9 @@ def _layers(file: str) -> Iterator[Timed]:
     for row in kept if file == GEMM else latest(kept):
         kernel, group = row.get("kernel", ""), row["precision"]
         products = row.get("products", "fp32_split" if group == "fp32" else group)
-        direct = kernel in ("Γ1(1,1)", "Ω2(1,1)") and any(kind in row["plan"] for kind in KINDS)
-        if kernel in ("depthwise", "implicit GEMM") or (kernel, products) in SPLIT or direct:
+        split = products == "fp32_split"
+        direct = kernel == "Ω2(1,1)" and (split or any(kind in row["plan"] for kind in KINDS))
+        if kernel in WHOLE or direct:
             cut = {name: row[name] for name in ("rows", "workers", "segments") if name in row}
             yield Timed(
                 "", _layer(row["layer"]), row["direction"], group, DEVICES[row["device"]], kernel,

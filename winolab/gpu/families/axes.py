@@ -10,6 +10,7 @@ from winolab.algorithm import Problem
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.params import Params
 from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.request import Request
 
 PARAMS = layout("DirectAxis", "axes")
 MOST_STEP = 8  # that a tensor copy takes along a dimension, CUDA driver API
@@ -136,3 +137,14 @@ def counted(problem: Problem, direction: str) -> Correlation:
             f"{problem.stride} with dilation {problem.dilation}"
         )
     return c
+
+
+def check_vectors(request: Request, c: Correlation, what: str, vector: int) -> None:
+    """Raise ValueError for channels of groups, and for addresses, that copies do not take."""
+    if c.channels % vector or c.out_channels % vector:
+        raise ValueError(
+            f"{what} need groups of multiples of {vector} channels, not {c.channels} and "
+            f"{c.out_channels}"
+        )
+    if not request.aligned:
+        raise ValueError(f"{what} need pixels that lie 16-byte aligned: copy the arrays")

@@ -1,12 +1,22 @@
-"""How many clusters of blocks run at once, and how long they take to sum together."""
+"""Clusters of blocks: how many run at once; those that share sums in 16 bits: shapes and times."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from winolab.device import Device
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, Walked
 from winolab.gpu.planner.rates import overlapped
+from winolab.options import KernelConfig
+
+KC = 64  # elements of a row or a column that a step sums
+MOST_SPLITS = 8  # blocks of a cluster that every device can run
+MOST_SUMS = 128 * 256  # of a block
+MOST_SHARED = 227 << 10  # bytes of a block; of several that a multiprocessor has KEPT more each
+KEPT = 1 << 10
+MOST_STAGES = 8
 
 
 def clusters(device: Device, size: int, model: DeviceModel = MODEL) -> int:
@@ -16,10 +26,82 @@ def clusters(device: Device, size: int, model: DeviceModel = MODEL) -> int:
     return max(1, int(device.multiprocessors * (share if size > 2 else 1.0) / size))
 
 
+class SharedSums(KernelConfig):
+    """What block shapes have in common whose clusters add up sums by codegen/kernels/
+    cluster_sums.cuh: families have fields of these names, and say what else they hold."""
+
+    stages: int  # steps on their way
+    split_k: int  # blocks of a cluster, which have a part of the steps each
+    blocks: int  # of a multiprocessor
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Rows and columns of sums."""
+        raise NotImplementedError
+
+    @property
+    def stage(self) -> int:
+        """Bytes that a stage's copies bring."""
+        raise NotImplementedError
+
+    @property
+    def beside(self) -> int:
+        """Bytes of shared memory beside stages, sums and barriers."""
+        return 0
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row of sums."""
+        return 4 * (self.sides[1] + 8)
+
+    @property
+    def shared_memory(self) -> int:
+        """Bytes of the kernel's shared memory: stages with two barriers each, other parts' sums, a
+        barrier."""
+        others = (self.split_k - 1) * -(-self.sides[0] // self.split_k) * self.row_bytes
+        return self.stages * (self.stage + 16) + max(others, 16) + self.beside + 8
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is such a block: of columns that wgmma takes, whose sums fit where its
+        stages were."""
+        rows, columns = self.sides
+        taken = rows in (64, 128, 192, 256) and columns in range(32, 257, 32)
+        held = self.blocks * (self.shared_memory + KEPT * (self.blocks > 1)) <= MOST_SHARED
+        counts = 1 <= self.split_k <= MOST_SPLITS and self.stages > 1
+        room = rows * self.row_bytes <= self.stages * self.stage
+        return taken and held and counts and room and rows * columns <= MOST_SUMS
+
+    def __str__(self) -> str:
+        named = ("split_k", "blocks")
+        more = "".join(f" {name}={n}" for name in named if (n := getattr(self, name)) > 1)
+        rows, columns = self.sides
+        return f"{rows}x{columns} positions, stages={self.stages}{more}"
+
+
+Shape = TypeVar("Shape", bound=SharedSums)
+
+
+def as_many_stages_as_fit(
+    made: Callable[[int, int, int, int, int], Shape],
+    shapes: Iterable[tuple[int, int, int]],
+    splits: Iterable[int],
+    least: int,
+) -> Iterator[Shape]:
+    """Configs of each shape, which has rows, columns and blocks of a multiprocessor, and number of
+    parts: made of the shape, stages, parts and blocks, with ``least`` stages and more."""
+    for rows, columns, blocks in shapes:
+        for split_k in splits:
+            counts = range(MOST_STAGES, least - 1, -1)
+            every = (made(rows, columns, stages, split_k, blocks) for stages in counts)
+            yield from [v for v in every if v.runs][:1]
+
+
 @dataclass(frozen=True)
 class Walk:
     """Blocks of ``rows`` × ``columns`` sums, ``blocks`` of a multiprocessor, of which ``split_k``
-    have a part of the ``steps`` of a sum each: KC elements of 16 bits of every row and column."""
+    have a part of the ``steps`` of a sum each. ``lines``: what copies of rows, and of columns, cost
+    by the lines that they touch (boxes.lines)."""
 
     rows: int
     columns: int
@@ -27,8 +109,7 @@ class Walk:
     split_k: int
     sums: int  # such blocks, parts of one counted once
     steps: int
-
-    KC = 64
+    lines: tuple[float, float] = (1.0, 1.0)
 
     def seconds(self, device: Device, m: Walked, model: DeviceModel = MODEL) -> float:
         """Predicted time behind the first copies: rounds of clusters, a block's steps, what is
@@ -36,8 +117,9 @@ class Walk:
         at_once = clusters(device, self.split_k, model) * self.blocks
         together = min(self.blocks, -(-self.sums * self.split_k // device.multiprocessors))
         size = self.rows * self.columns * together
-        products = m.products * self.KC * size / device.matrix
-        copied = 2 * self.KC * (self.rows + self.columns) * together / m.copied
+        products = m.products * KC * size / device.matrix
+        rows, columns = self.rows * self.lines[0], self.columns * self.lines[1]
+        copied = 2 * KC * (rows + columns) * together / m.copied
         step = overlapped(model.overlap.call, products, copied, m.step)
         behind = m.sum * size + (m.meeting + m.brought * size) * (self.split_k > 1)
         rounds = -(-self.sums // at_once)

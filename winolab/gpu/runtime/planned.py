@@ -242,7 +242,7 @@ def _check_empty(asked: Resolved) -> None:
     if asked.options.algorithm or asked.options.config:
         options = replace(asked.options, workspace_limit=None)
         asks = problem, asked.direction, asked.device, options, asked.precision, asked.computed
-        planned(request_of(*asks, aligned=False))
+        planned(request_of(*asks, aligned=True))
     else:
         Request(asked.problem, asked.direction, asked.device, precision=asked.precision).check()
 

@@ -38,7 +38,7 @@ def test_registers_hold_few_tiles_of_many_states() -> None:
         ("fp32_split", "Conv3 N=32", 0.90),
         ("fp32_split", "VGG-E conv 3.1 N=1", 1.11),
         ("fp16", "Conv3 N=32", 0.85),
-        ("fp16", "Conv3 N=1", 0.86),
+        ("fp16", "Conv3 N=1", 0.83),
     ],
 )
 def test_what_it_gains_at_most(precision, name, gain) -> None:

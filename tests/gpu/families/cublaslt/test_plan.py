@@ -17,7 +17,6 @@ from winolab.gpu import machine
 from winolab.gpu.families.cublaslt import cost
 from winolab.gpu.families.cublaslt.config import USUAL, Config
 from winolab.gpu.families.cublaslt.plan import NAMED, CublasltPlan
-from winolab.gpu.families.direct.plan import DirectPlan
 from winolab.gpu.planner import planner
 from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.planner import USUAL_LEAST, candidates, plan, usual_limit
@@ -131,7 +130,7 @@ def test_it_is_considered_where_the_library_is(
     assert fits(named)  # on a machine without a driver
     monkeypatch.setattr(machine, "driver_cuda", lambda: (13, 0))
     planner.plan.cache_clear()
-    assert isinstance(plan(Request(LAYER, "forward", H100, None, "fp16")), DirectPlan)
+    assert not isinstance(plan(Request(LAYER, "forward", H100, None, "fp16")), CublasltPlan)
     assert isinstance(plan(Request(LAYER, "forward", H100, NAMED, "fp16")), CublasltPlan)
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100, datasheet
-from winolab.gpu.families.im2col.config import CONFIGS, MOST_SHARED, SHAPES, SPLITS, Config
+from winolab.gpu.families.clusters import MOST_SHARED
+from winolab.gpu.families.im2col.config import CONFIGS, SHAPES, SPLITS, Config
 from winolab.gpu.families.im2col.plan import plans
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request

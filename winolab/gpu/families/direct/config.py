@@ -113,19 +113,22 @@ def configs(c: Correlation, device: Device) -> Iterator[Config]:
     blocks are few.
 
     The smallest blocks, where those of all groups are few, are left to copies that walk positions:
-    of 64 layers those took 0.81 of the time (docs/notes/107).
+    of 64 layers those took 0.81 of the time (docs/notes/107). Copies that serve a filter row stay,
+    of a block a sum: one layer was as fast by them.
     """
     width = axes(c)[2].most  # taps of a row
     walked = im2col_maps.unserved(c) is None
     for shape in BLOCKS:
         few = c.groups * tiles_of(c, shape) <= device.multiprocessors
-        if walked and few and shape.bn * shape.bm == LEAST:
+        least = walked and few and shape.bn * shape.bm == LEAST
+        if least and not shape.along:
             continue
         half_empty = shape.bm > 64 and c.out_channels <= shape.bm // 2
         if half_empty or (shape.along and width == 1) or not serves(shape, c):
             continue
         yield shape
-        yield from clusters_of(shape, c, device, KC)
+        if not least:
+            yield from clusters_of(shape, c, device, KC)
 
 
 def split_configs(c: Correlation) -> Iterator[Config]:

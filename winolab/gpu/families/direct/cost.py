@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 from itertools import product
 
 from winolab.device import H100
+from winolab.gpu.families.boxes import lines
 from winolab.gpu.families.clusters import clusters
 from winolab.gpu.families.direct.config import (
     FFMA_CHANNELS,
@@ -36,7 +36,7 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     inner = c.out_channels if c.rotated else c.channels
     pixels = v.bn / (plan.axes[2].most if v.along else 1)
     filters = min(1.0, m.filters * plan.blocks_m**m.filters_power)
-    copied = _lines(c.channels, m.askew) * pixels + filters * _lines(inner, m.askew) * v.bm
+    copied = lines(c.channels, m.askew) * pixels + filters * lines(inner, m.askew) * v.bm
     steps = -(-c.channels // KC)  # of a tap
     depth = (steps - (1 - plan.rest * DEPTH / KC if plan.rest else 0)) / steps  # on average
     rate = (m.along if v.along else m.products) / (device.matrix * device.clock)
@@ -75,18 +75,6 @@ def read(plan: Tiling) -> int:
         for size, a in zip(plan.walked.input, plan.axes, strict=True)
     )
     return math.prod(met) * plan.walked.batch // plan.correlation.batch
-
-
-@cache
-def _lines(channels: int, askew: float) -> float:
-    """What a copy of KC channels costs by its lines of ROW_BYTES, where pixels have so many."""
-    size, steps = SIZE * channels, -(-channels // KC)
-    places = range(0, math.lcm(size, ROW_BYTES), size)  # of pixels
-    parts = [
-        (at + s, at + min(s + ROW_BYTES, size)) for at in places for s in range(0, size, ROW_BYTES)
-    ]
-    touched = sum((end - 1) // ROW_BYTES - begin // ROW_BYTES + 1 for begin, end in parts)
-    return 1 + askew * (touched / (len(places) * steps) - 1)
 
 
 def split_seconds(plan: SplitTiling, model: DeviceModel = MODEL) -> float:

@@ -15,7 +15,7 @@ from typing import Self
 from winolab.algorithm import Algorithm, Tile, direct
 from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.words import plural
-from winolab.gpu.families.axes import counted, row
+from winolab.gpu.families.axes import check_vectors, counted, row
 from winolab.gpu.families.direct import launch
 from winolab.gpu.families.direct.config import (
     FEWEST,
@@ -265,11 +265,7 @@ def plans(request: Request) -> Iterator[DirectPlan]:
     if algorithm and algorithm.kind != "direct":
         raise ValueError(f"direct products do not compute {algorithm}")
     c = counted(request.problem, request.direction)
-    if not request.aligned or c.channels % VECTOR or c.out_channels % VECTOR:
-        raise ValueError(
-            f"direct products on Tensor Cores need pixels that lie 16-byte aligned and groups of "
-            f"multiples of {VECTOR} channels, not {c.channels} and {c.out_channels}"
-        )
+    check_vectors(request, c, "direct products on Tensor Cores", VECTOR)
     if c.empty or not c.channels:
         raise ValueError("direct products on Tensor Cores need something to sum")
     flat = flattened(c)
@@ -288,11 +284,7 @@ def split_plans(request: Request) -> Iterator[DirectSplitPlan]:
     if algorithm and algorithm.kind != "direct":
         return  # others say what computes it
     c = counted(request.problem, request.direction)
-    if not request.aligned or c.channels % SPLIT_VECTOR or c.out_channels % SPLIT_VECTOR:
-        raise ValueError(
-            f"direct products of split data need pixels that lie 16-byte aligned and groups of "
-            f"multiples of {SPLIT_VECTOR} channels, not {c.channels} and {c.out_channels}"
-        )
+    check_vectors(request, c, "direct products of split data", SPLIT_VECTOR)
     if c.empty or not c.channels or 0 in c.input:
         raise ValueError("direct products on Tensor Cores need something to sum")
     if not checkable(math.prod(c.output[1:])):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from winolab.gpu.families.boxes import lines
 from winolab.gpu.families.clusters import Walk
 from winolab.gpu.families.im2col.tiling import Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel
@@ -14,7 +15,9 @@ from winolab.gpu.planner.request import DTYPES, ITEMSIZE
 def seconds(call: Tiling, model: DeviceModel = MODEL) -> float:
     """Predicted time: rounds of clusters, a block's steps, what is around them; arrays beside."""
     device, v, m, c = call.device, call.config, model.im2col, call.correlation
-    main = Walk(v.bn, v.bm, v.blocks, v.split_k, call.work_tiles, call.steps)
+    inner = c.out_channels if c.rotated else c.channels
+    touched = lines(c.channels, model.direct.askew), lines(inner, model.direct.askew)
+    main = Walk(v.bn, v.bm, v.blocks, v.split_k, call.work_tiles, call.steps, touched)
     met = math.prod(
         min(size, outputs * taps)
         for size, outputs, taps in zip(c.input, c.output, c.filter, strict=True)

@@ -6,8 +6,8 @@ import numpy as np
 
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import im2col_maps
+from winolab.gpu.families.clusters import KC, MOST_SPLITS
 from winolab.gpu.families.epilogue import finished
-from winolab.gpu.families.im2col.config import KC, MOST_SPLITS
 from winolab.gpu.families.im2col.tiling import Tiling
 from winolab.gpu.params import Kernels, Params, TensorMap, View, quotient
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE

@@ -13,16 +13,10 @@ from typing import Self
 from winolab.algorithm import Algorithm, Tile, direct
 from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.words import plural
-from winolab.gpu.families.axes import counted
+from winolab.gpu.families.axes import check_vectors, counted
+from winolab.gpu.families.clusters import KC, MOST_SHARED, MOST_SPLITS, MOST_SUMS
 from winolab.gpu.families.im2col import cost, launch
-from winolab.gpu.families.im2col.config import (
-    CONFIGS,
-    KC,
-    MOST_SHARED,
-    MOST_SPLITS,
-    MOST_SUMS,
-    Config,
-)
+from winolab.gpu.families.im2col.config import CONFIGS, Config
 from winolab.gpu.families.im2col.source import source
 from winolab.gpu.families.im2col.tiling import Tiling
 from winolab.gpu.params import Kernels, View
@@ -104,13 +98,7 @@ def plans(request: Request) -> Iterator[Im2colPlan]:
     if request.algorithm and request.algorithm.kind != "direct":
         raise ValueError(f"{what} do not compute {request.algorithm}")
     c = counted(request.problem, request.direction)
-    if c.channels % VECTOR or c.out_channels % VECTOR:
-        raise ValueError(
-            f"{what} need groups of multiples of {VECTOR} channels, not {c.channels} and "
-            f"{c.out_channels}"
-        )
-    if not request.aligned:
-        raise ValueError(f"{what} need pixels that lie 16-byte aligned: copy the arrays")
+    check_vectors(request, c, what, VECTOR)
     if c.empty or not c.channels or 0 in c.input:
         raise ValueError(f"{what} need something to sum")
     config = request.config_of(Config)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from winolab.algorithm import Problem
 from winolab.device import Device
 from winolab.gpu.families import im2col_maps
-from winolab.gpu.families.im2col.config import KC, MOST_SPLITS, Config
+from winolab.gpu.families.clusters import KC, MOST_SPLITS
+from winolab.gpu.families.im2col.config import Config
 from winolab.gpu.params import MOST, MOST_BLOCKS
 from winolab.gpu.planner.correlation import Correlation
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import im2col_maps
-from winolab.gpu.families.wgrad_im2col.config import KC, MOST_SPLITS
+from winolab.gpu.families.clusters import KC, MOST_SPLITS
 from winolab.gpu.families.wgrad_im2col.tiling import Tiling
 from winolab.gpu.params import VECTOR, Kernels, Params, View
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 
 from winolab.gpu.families import direct_gradients, im2col_maps
-from winolab.gpu.families.wgrad_im2col.config import KC, Config
+from winolab.gpu.families.clusters import KC
+from winolab.gpu.families.wgrad_im2col.config import Config
 from winolab.gpu.params import MOST, MOST_BLOCKS
 
 DIVIDED = 1 << 30  # below it kernel.cuh divides exactly
