@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 import winolab
+from tests.gpu.support.convolved import convolved
 from tests.gpu.support.pretended import Array
+from winolab.algorithm import Problem
+from winolab.gpu.families.direct import config as direct
+from winolab.gpu.families.im2col import config as im2col
 
 FILTER = np.ones((4, 3, 3, 4), "f")
 
@@ -78,6 +82,17 @@ def test_empty_calls_are_checked_as_others(library, x_shape, wrong, message) -> 
     x, w = np.ones(x_shape, "f"), np.ones((16, 3, 3, x_shape[-1]), "f")
     with pytest.raises(ValueError, match=message):
         winolab.conv_forward(Array(x), Array(w), padding=1, **wrong)
+
+
+@pytest.mark.parametrize(
+    "config", [im2col.Config(64, 64, 4), direct.Config(128, 64, 3, 4)], ids=str
+)
+def test_an_empty_call_may_name_its_blocks(library, config) -> None:
+    """There is no pixel that could lie at an odd address."""
+    x, w = np.ones((0, 5, 5, 64), "f2"), np.ones((64, 3, 3, 64), "f2")
+    problem = Problem.of(x.shape, w.shape, padding=1)
+    y = convolved("forward", Array(x), Array(w), problem=problem, config=config)
+    assert y.shape == (0, 5, 5, 64)
 
 
 def test_a_result_with_elements_of_one_address_is_refused(library) -> None:

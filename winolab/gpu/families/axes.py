@@ -139,12 +139,15 @@ def counted(problem: Problem, direction: str) -> Correlation:
     return c
 
 
-def check_vectors(request: Request, c: Correlation, what: str, vector: int) -> None:
-    """Raise ValueError for channels of groups, and for addresses, that copies do not take."""
-    if c.channels % vector or c.out_channels % vector:
+def check_vectors(
+    request: Request, channels: tuple[int, int], what: str, vector: int, otherwise: str = ""
+) -> None:
+    """Raise ValueError for groups whose channels, and for addresses that, copies of ``vector``
+    channels do not take; ``otherwise``: what serves others."""
+    if any(n % vector for n in channels):
+        few, more = channels
         raise ValueError(
-            f"{what} need groups of multiples of {vector} channels, not {c.channels} and "
-            f"{c.out_channels}"
+            f"{what} need groups of multiples of {vector} channels, not {few} and {more}{otherwise}"
         )
     if not request.aligned:
-        raise ValueError(f"{what} need pixels that lie 16-byte aligned: copy the arrays")
+        raise ValueError(f"{what} need pixels that lie 16-byte aligned: copy the arrays{otherwise}")

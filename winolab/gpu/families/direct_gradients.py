@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from winolab.algorithm import Problem, Tile
 from winolab.device import Device
+from winolab.gpu.families.axes import check_vectors
 from winolab.gpu.families.wgrad import Gradient
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import check_reach
@@ -78,9 +79,5 @@ def fitting(request: Request, products: str, vector: int, otherwise: str = "") -
         raise ValueError(f"{products} do not compute {request.algorithm}")
     check_reach(request.problem)
     g = Gradient.of(request.problem, unit=False)
-    if not request.aligned or g.channels % vector or g.out_channels % vector:
-        raise ValueError(
-            f"{products} need pixels that lie 16-byte aligned and multiples of {vector} channels, "
-            f"not {g.channels} and {g.out_channels}{otherwise}"
-        )
+    check_vectors(request, (g.channels, g.out_channels), products, vector, otherwise)
     return g

@@ -265,7 +265,7 @@ def plans(request: Request) -> Iterator[DirectPlan]:
     if algorithm and algorithm.kind != "direct":
         raise ValueError(f"direct products do not compute {algorithm}")
     c = counted(request.problem, request.direction)
-    check_vectors(request, c, "direct products on Tensor Cores", VECTOR)
+    check_vectors(request, (c.channels, c.out_channels), "direct products on Tensor Cores", VECTOR)
     if c.empty or not c.channels:
         raise ValueError("direct products on Tensor Cores need something to sum")
     flat = flattened(c)
@@ -284,7 +284,9 @@ def split_plans(request: Request) -> Iterator[DirectSplitPlan]:
     if algorithm and algorithm.kind != "direct":
         return  # others say what computes it
     c = counted(request.problem, request.direction)
-    check_vectors(request, c, "direct products of split data", SPLIT_VECTOR)
+    check_vectors(
+        request, (c.channels, c.out_channels), "direct products of split data", SPLIT_VECTOR
+    )
     if c.empty or not c.channels or 0 in c.input:
         raise ValueError("direct products on Tensor Cores need something to sum")
     if not checkable(math.prod(c.output[1:])):

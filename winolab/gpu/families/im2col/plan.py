@@ -98,7 +98,7 @@ def plans(request: Request) -> Iterator[Im2colPlan]:
     if request.algorithm and request.algorithm.kind != "direct":
         raise ValueError(f"{what} do not compute {request.algorithm}")
     c = counted(request.problem, request.direction)
-    check_vectors(request, c, what, VECTOR)
+    check_vectors(request, (c.channels, c.out_channels), what, VECTOR)
     if c.empty or not c.channels or 0 in c.input:
         raise ValueError(f"{what} need something to sum")
     config = request.config_of(Config)
