@@ -37,8 +37,6 @@ class Config(SharedSums):
         """Places of positions."""
         return 8 * self.bn
 
-    __str__ = SharedSums.__str__
-
 
 # Positions and output channels of a block, and blocks of a multiprocessor. Of ten such shapes, and
 # of clusters of three and six, these are within 0.5 % of the fastest on the mean of 209 layers

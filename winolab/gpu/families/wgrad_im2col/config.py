@@ -31,8 +31,6 @@ class Config(SharedSums):
     def stage(self) -> int:
         return 2 * KC * CHANNELS * (self.bo // CHANNELS - (-self.bi // CHANNELS))
 
-    __str__ = SharedSums.__str__
-
 
 # Output and input channels of a block, and blocks of a multiprocessor. Of 85 configs, with more
 # widths, more blocks of a multiprocessor and clusters of six, these are within 0.5 % of the fastest
