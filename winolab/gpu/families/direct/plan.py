@@ -34,6 +34,7 @@ from winolab.gpu.families.direct.config import (
 from winolab.gpu.families.direct.cost import ffma_seconds, seconds, split_seconds
 from winolab.gpu.families.direct.source import ffma_source, source, split_source
 from winolab.gpu.families.direct.tiling import TILES, FfmaTiling, SplitTiling, Tiling
+from winolab.gpu.families.direct_products import DirectCorrelation
 from winolab.gpu.families.scale import found_source
 from winolab.gpu.params import MOST, Kernels, Params, View, uncounted
 from winolab.gpu.planner.base_plan import BasePlan
@@ -51,35 +52,8 @@ VECTOR, SPLIT_VECTOR = 8, 4  # channels of a store; that pixels of split data ar
 
 
 @dataclass(frozen=True)
-class DirectPlan(Tiling, BasePlan):
+class DirectPlan(Tiling, DirectCorrelation):
     """One call of 16-bit data: what is computed, by which kernel, on what grid, at what cost."""
-
-    predicted: float = 0.0  # seconds
-    epilogue: Epilogue | None = None
-    points = "best"  # as of all plans; there is nothing to interpolate
-    tile = Tile(1, 1)
-    workspace = 0
-    reads_filters_in_place = True  # with 16-byte aligned taps, channels contiguous
-
-    @property
-    def kernel(self) -> str:
-        """Named as the papers' kernels."""
-        return "Γ1(1,1)"
-
-    @property
-    def algorithm(self) -> Algorithm:
-        """What the reference calls it."""
-        return direct()
-
-    @property
-    def tiles(self) -> tuple[Tile, ...]:
-        """None."""
-        return self.algorithm.tiles
-
-    @property
-    def simulated(self) -> str:
-        """What the reference calls this arithmetic."""
-        return f"{self.precision},accumulation=tensor_core:16:2:truncate"
 
     def __str__(self) -> str:
         p, v, b = self.problem, self.config, self.box
@@ -98,10 +72,6 @@ class DirectPlan(Tiling, BasePlan):
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
         )
-
-    def with_epilogue(self, epilogue: Epilogue) -> Self:
-        """The plan whose kernels apply it as they store y."""
-        return replace(self, epilogue=epilogue)
 
     def source(self) -> str:
         """The translation unit of ``winolab_direct``."""

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Self
 
-from winolab.algorithm import Algorithm, Tile, direct
-from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.words import plural
 from winolab.gpu.families.axes import check_vectors, counted
 from winolab.gpu.families.clusters import KC, MOST_SHARED, MOST_SPLITS, MOST_SUMS
+from winolab.gpu.families.direct_products import DirectCorrelation
 from winolab.gpu.families.im2col import cost, launch
 from winolab.gpu.families.im2col.config import CONFIGS, Config
 from winolab.gpu.families.im2col.source import source
 from winolab.gpu.families.im2col.tiling import Tiling
 from winolab.gpu.params import Kernels, View
-from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import Request
 
@@ -29,31 +26,8 @@ ROUNDS = 2  # of blocks: where there are more, persistent blocks are faster
 
 
 @dataclass(frozen=True)
-class Im2colPlan(Tiling, BasePlan):
+class Im2colPlan(Tiling, DirectCorrelation):
     """One call: what is computed, by which kernel, on what grid, at what cost."""
-
-    predicted: float = 0.0  # seconds
-    epilogue: Epilogue | None = None
-    points = "best"  # as of all plans; there is nothing to interpolate
-    tile = Tile(1, 1)
-    workspace = 0
-    reads_filters_in_place = True  # with 16-byte aligned taps, channels contiguous
-    kernel = "Γ1(1,1)"  # as the papers would name it
-
-    @property
-    def algorithm(self) -> Algorithm:
-        """What the reference calls it."""
-        return direct()
-
-    @property
-    def tiles(self) -> tuple[Tile, ...]:
-        """None."""
-        return self.algorithm.tiles
-
-    @property
-    def simulated(self) -> str:
-        """What the reference calls this arithmetic."""
-        return f"{self.precision},accumulation=tensor_core:16:2:truncate"
 
     def __str__(self) -> str:
         p, v = self.problem, self.config
@@ -70,10 +44,6 @@ class Im2colPlan(Tiling, BasePlan):
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
         )
-
-    def with_epilogue(self, epilogue: Epilogue) -> Self:
-        """The plan whose kernel applies it as it stores y."""
-        return replace(self, epilogue=epilogue)
 
     def source(self) -> str:
         """The translation unit of the kernel."""

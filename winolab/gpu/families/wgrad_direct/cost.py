@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from winolab.algorithm import Problem
 from winolab.device import Device
-from winolab.gpu.families.direct_gradients import TILE
+from winolab.gpu.families.direct_products import TILE
 from winolab.gpu.families.reading import read, reading
 from winolab.gpu.families.wgrad import (
     Gradient,

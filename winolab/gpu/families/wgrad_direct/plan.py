@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from winolab.arguments.words import plural
-from winolab.gpu.families.direct_gradients import TILE, DirectGradient, fitting
+from winolab.gpu.families.direct_products import TILE, DirectGradient, fitting
 from winolab.gpu.families.reading import operands, read, reading
 from winolab.gpu.families.wgrad import (
     Gradient,

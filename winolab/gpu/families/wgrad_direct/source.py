@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.families import scale
-from winolab.gpu.families.direct_gradients import TILE
+from winolab.gpu.families.direct_products import TILE
 from winolab.gpu.families.wgrad import MINIMAL, TYPES
 from winolab.gpu.families.wgrad_direct.chunks import CONSTANTS
 from winolab.gpu.families.wgrad_direct.config import (

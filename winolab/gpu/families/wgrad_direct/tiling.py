@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winolab.gpu.families.direct_gradients import Tiling
+from winolab.gpu.families.direct_products import Tiling
 from winolab.gpu.families.wgrad_direct.chunks import Columns, Shares
 from winolab.gpu.families.wgrad_direct.config import DirectConfig, NarrowConfig, SplitConfig
 

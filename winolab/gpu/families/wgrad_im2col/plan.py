@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from winolab.arguments.words import plural
 from winolab.gpu.families.clusters import KC, MOST_SHARED, MOST_SPLITS, MOST_SUMS
-from winolab.gpu.families.direct_gradients import DirectGradient, fitting
+from winolab.gpu.families.direct_products import DirectGradient, fitting
 from winolab.gpu.families.wgrad_im2col import cost, launch
 from winolab.gpu.families.wgrad_im2col.config import CONFIGS, Config
 from winolab.gpu.families.wgrad_im2col.source import source

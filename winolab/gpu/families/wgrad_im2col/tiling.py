@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from winolab.gpu.families import direct_gradients, im2col_maps
+from winolab.gpu.families import direct_products, im2col_maps
 from winolab.gpu.families.clusters import KC
 from winolab.gpu.families.wgrad_im2col.config import Config
 from winolab.gpu.params import MOST, MOST_BLOCKS
@@ -14,7 +14,7 @@ DIVIDED = 1 << 30  # below it kernel.cuh divides exactly
 
 
 @dataclass(frozen=True)
-class Tiling(direct_gradients.Tiling):
+class Tiling(direct_products.Tiling):
     """One filter gradient: what is computed, by which config, on what grid."""
 
     config: Config

@@ -1,10 +1,13 @@
-"""What direct filter gradients on wgmma have in common: x and dy are multiplied as they lie."""
+"""What direct products on wgmma have in common, whose operands are multiplied as they lie: forward
+and backward data, and filter gradients."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
-from winolab.algorithm import Problem, Tile
+from winolab.algorithm import Algorithm, Problem, Tile, direct
+from winolab.arguments.epilogue import Epilogue
 from winolab.device import Device
 from winolab.gpu.families.axes import check_vectors
 from winolab.gpu.families.wgrad import Gradient
@@ -16,9 +19,50 @@ from winolab.options import KernelConfig
 TILE = Tile(1, 1)
 
 
+def arithmetic(precision: str) -> str:
+    """What the reference calls products in 16 bits on wgmma, summed in FP32."""
+    return f"{precision},accumulation=tensor_core:16:2:truncate"
+
+
+@dataclass(frozen=True)
+class DirectCorrelation(BasePlan):
+    """A plan of forward or backward data that transforms nothing."""
+
+    predicted: float = field(default=0.0, kw_only=True)  # seconds
+    epilogue: Epilogue | None = field(default=None, kw_only=True)
+    points = "best"  # as of all plans; there is nothing to interpolate
+    tile = TILE
+    workspace = 0
+    reads_filters_in_place = True  # with 16-byte aligned taps, channels contiguous
+
+    @property
+    def kernel(self) -> str:
+        """Named as the papers' kernels."""
+        return "Γ1(1,1)"
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What the reference calls it."""
+        return direct()
+
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        """None."""
+        return self.algorithm.tiles
+
+    @property
+    def simulated(self: Plan) -> str:
+        """What the reference calls this arithmetic."""
+        return arithmetic(self.precision)
+
+    def with_epilogue(self, epilogue: Epilogue) -> Self | None:
+        """The plan whose kernels apply it as they store y."""
+        return replace(self, epilogue=epilogue)
+
+
 @dataclass(frozen=True)
 class Tiling:
-    """One call: what is computed, by which config, on what device."""
+    """One filter gradient: what is computed, by which config, on what device."""
 
     problem: Problem
     gradient: Gradient
@@ -44,7 +88,7 @@ class DirectGradient(Tiling, BasePlan):
     @property
     def simulated(self) -> str:
         """What the reference calls this arithmetic."""
-        return f"{self.precision},accumulation=tensor_core:16:2:truncate"
+        return arithmetic(self.precision)
 
     @property
     def kernel(self) -> str:
