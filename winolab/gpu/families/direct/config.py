@@ -119,8 +119,11 @@ def configs(c: Correlation, device: Device) -> Iterator[Config]:
     width = axes(c)[2].most  # taps of a row
     walked = im2col_maps.unserved(c) is None
     for shape in BLOCKS:
-        few = c.groups * tiles_of(c, shape) <= device.multiprocessors
-        least = walked and few and shape.bn * shape.bm == LEAST
+        least = (
+            walked
+            and shape.bn * shape.bm == LEAST
+            and c.groups * tiles_of(c, shape) <= device.multiprocessors
+        )
         if least and not shape.along:
             continue
         half_empty = shape.bm > 64 and c.out_channels <= shape.bm // 2
