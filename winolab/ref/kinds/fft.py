@@ -219,10 +219,9 @@ def predict(
     states = varying + found.steady
     # Both operands err as much. A spectrum of one number is that number: real, so that it errs in
     # one product of each state, and without error where products hold what the data were.
-    alone, several = (
-        operands / 2 * sum(more for more, n in zip(found.alike, found.counts, strict=True) if of(n))
-        for of in (lambda n: n == 1, lambda n: n > 1)
-    )
+    each = [operands / 2 * more for more in found.alike]
+    alone = sum(e for e, count in zip(each, found.counts, strict=True) if count == 1)
+    several = sum(each) - alone
     if run.storage.precision <= run.product.precision:
         alone = 0.0
     multiplied = several * found.apart + sums * varying + steady * found.steady
