@@ -111,10 +111,7 @@ def rows() -> tuple[Timed, ...]:
     every = (
         *_throughput(),
         *_variants(),
-        *_networks("pointwise", "cuBLASLt"),
-        *_networks("positions", "Ω2(1,1)"),
-        *_networks("positions", "Γ1(1,1)"),
-        *_networks("positions", "cuBLASLt"),
+        *_networks("positions", "Ω2(1,1)", "Γ1(1,1)", "cuBLASLt"),
         *_networks("thin", "thin"),
         *_networks("networks_backward_filter", "thin"),
         *_networks("networks_forward", "F(2×2,3×3)"),
@@ -140,12 +137,12 @@ def _lines(file: str) -> Iterator[dict]:
             yield from map(json.loads, lines)
 
 
-def _networks(file: str, kernel: str) -> Iterator[Timed]:
-    """Those of a kernel on layers of networks; the first row of a run has the device."""
+def _networks(file: str, *kernels: str) -> Iterator[Timed]:
+    """Those of kernels on layers of networks; the first row of a run has the device."""
     devices: dict[str, str] = {}
     for row in _lines(file):
         device = devices.setdefault(row["run"], row.get("device", ""))
-        if row.get("kernel") == kernel and not _gone(row):
+        if row.get("kernel") in kernels and not _gone(row):
             yield Timed(
                 "", parse(row["layer"]), row["direction"], row["precision"], DEVICES[device],
                 row["kernel"], row["products"], row["plan"], row["workspace"], 1e-6 * row["us"],

@@ -19,6 +19,7 @@ import random
 from collections.abc import Iterable, Iterator
 from statistics import geometric_mean
 
+from experiments.calibrate.rows import POSITIONS
 from experiments.measure.layer_rows import Row, key
 from experiments.measure.layers import RESULTS
 from experiments.measure.ways.sample import Case, Sample, command
@@ -82,7 +83,7 @@ def summarized(rows: Iterable[Row]) -> Iterator[str]:
         torch = [r["us"] for r in case if r["method"] == "torch"]
         ours = [r for r in case if r["method"] == "winolab"]
         picked = [r["us"] for r in ours if r["chosen"]]
-        before = [r["us"] for r in ours if "positions" not in r["plan"]]
+        before = [r["us"] for r in ours if POSITIONS not in r["plan"]]
         if torch and picked and before:
             batch = case[0]["layer"].partition("x")[0]
             name = f"{case[0]['direction']}, {batch} images, {case[0]['group']}"
