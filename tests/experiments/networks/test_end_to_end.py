@@ -7,6 +7,7 @@ from dataclasses import asdict
 from functools import partial
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from experiments.networks import end_to_end
@@ -65,6 +66,49 @@ def test_a_case_is_what_a_row_begins_with() -> None:
         *((True, "fp32"), (True, "bf16")),
     ]
     assert Case("resnet18", 32, "fp32", "first", "eager", "forward") == listed[0]
+
+
+def test_a_network_of_one_batch_does_not_wait_for_those_of_two() -> None:
+    listed = list(
+        end_to_end.cases(["vgg16", "video_decoder"], ["fp32"], ["last"], ["eager"], False)
+    )
+    assert [(case.network, case.batch) for case in listed[::2]] == [
+        ("vgg16", 32),
+        ("video_decoder", 1),
+        ("vgg16", 1),
+    ]
+
+
+def test_fp64_is_of_a_corner_where_a_network_names_one(monkeypatch) -> None:
+    network = Network(partial(small, 10), (3, 16, 16), (3, 8, 8), (3,), corner=(3, 8, 16))
+    monkeypatch.setattr(end_to_end, "NETWORKS", {"small": network})
+    taken, numbers = [], end_to_end.numbers
+    monkeypatch.setattr(end_to_end, "numbers", lambda step: taken.append(step.x) or numbers(step))
+    case = Case("small", 3, "fp32", "first", "eager", "training")
+    rows = list(end_to_end.rows(case, "cpu"))
+    _, x, _ = end_to_end.built(case, "cpu")
+    assert [row["method"] for row in rows] == ["winolab", "torch"]
+    assert [part.dtype for part in taken] == [torch.float64, torch.float32, torch.float32]
+    assert all(torch.equal(part.float(), x[:2, :, :8]) for part in taken)
+    assert all(0 < row["gradients"] < 1e-4 for row in rows)
+
+
+@pytest.mark.parametrize(("takes", "calls"), [(199, end_to_end.WARM), (201, end_to_end.FEW)])
+def test_long_steps_are_warm_early(monkeypatch, takes, calls) -> None:
+    made = []
+
+    class Timed:
+        x = type("X", (), {"is_cuda": True})
+
+        def __call__(self) -> None:
+            made.append(takes)
+
+    def milliseconds(call, on_gpu) -> float:
+        call()
+        return 10 * takes if len(made) == 1 else takes  # the first call chooses kernels
+
+    monkeypatch.setattr(end_to_end, "milliseconds", milliseconds)
+    assert end_to_end.warm_up(Timed()) == calls == len(made)
 
 
 def test_ratios_are_of_one_case() -> None:
