@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -108,7 +109,8 @@ def test_long_steps_are_warm_early(monkeypatch, takes, calls) -> None:
         return 10 * takes if len(made) == 1 else takes  # the first call chooses kernels
 
     monkeypatch.setattr(end_to_end, "milliseconds", milliseconds)
-    assert end_to_end.warm_up(Timed()) == calls == len(made)
+    step: Any = Timed()
+    assert end_to_end.warm_up(step) == calls == len(made)
 
 
 def test_ratios_are_of_one_case() -> None:
