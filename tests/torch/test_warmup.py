@@ -81,6 +81,27 @@ def test_copies_and_what_autocast_asks_for_are_compiled(compiled: list[str]) -> 
     assert len(compiled) == len(set(compiled))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_step_s_kernels_are_compiled_under_autocast_which_keeps_no_fakes(
+    dtype: torch.dtype,
+) -> None:
+    model = nn.Sequential(network(), nn.Flatten(), nn.Linear(2048, 3))
+    parameters = list(model.parameters())
+    with torch.autocast("cpu", dtype):
+        model(X)  # autocast keeps the weights as it cast them
+        done = winolab.torch.warmup(model.train(), X, device="h100")
+        y = model(X)
+        y.sum().backward()
+    assert done.compiled
+    assert type(y) is torch.Tensor
+    assert all(type(p.grad) is torch.Tensor for p in parameters)
+    with torch.autocast("cpu", dtype):
+        unknown = torch.zeros(2, 9, 16, 16)
+        with pytest.raises(ValueError, match="channels"):
+            winolab.torch.warmup(model, unknown, device="h100")
+        assert type(model(X)) is torch.Tensor
+
+
 @pytest.fixture
 def on_a_gpu(monkeypatch: Any) -> Iterator[list[torch.Size]]:
     """Tensors of the CPU are said to be on a GPU; whose shapes PyTorch convolved meanwhile."""

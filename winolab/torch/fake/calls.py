@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -45,9 +46,9 @@ def without_numbers(model: nn.Module, instead: str) -> Iterator[Fakes]:
     makes a call's arguments such ones.
 
     What calls set on modules and in what modules refer to is taken back, and functions' caches that
-    hold such tensors are emptied. Raises ValueError for lazy layers, for a model that reads
-    numbers or cannot be called, and where tensors without numbers would stay; the message says what
-    to do ``instead``. The caller keeps none of them.
+    hold such tensors are emptied, autocast's in any case. Raises ValueError for lazy layers, for a
+    model that reads numbers or cannot be called, and where tensors without numbers would stay; the
+    message says what to do ``instead``. The caller keeps none of them.
     """
     if any(map(is_lazy, (*model.parameters(), *model.buffers()))):
         raise ValueError("the model has lazy layers without weights; call it once before")
@@ -60,11 +61,13 @@ def without_numbers(model: nn.Module, instead: str) -> Iterator[Fakes]:
         with fakes.mode:
             yield fakes
     except BaseException as error:
+        torch.clear_autocast_cache()
         state.put_back()
         empty_caches(_alive(fakes.mode))
         if said := _said(error):
             raise ValueError(f"{said}; {instead}") from None
         raise
+    torch.clear_autocast_cache()  # of weights as autocast cast them
     state.put_back()
     if (mode := fakes.end()) and (left := _alive(mode)):
         empty_caches(left)
