@@ -31,6 +31,7 @@ from winolab.gpu.families.fused2d import cost as fused2d
 from winolab.gpu.families.gamma_ffma import cost as gamma_ffma
 from winolab.gpu.families.gamma_mma import cost as gamma_mma
 from winolab.gpu.families.gamma_wgmma import cost as gamma_wgmma
+from winolab.gpu.families.grouped import cost as grouped
 from winolab.gpu.families.im2col import cost as im2col
 from winolab.gpu.families.implicit_gemm import cost as implicit_gemm
 from winolab.gpu.families.nested import cost as nested
@@ -67,6 +68,7 @@ PREDICTED: dict[str, tuple[str, Predict]] = {
     "WgradSplitPlan": ("wgrad_direct", wgrad_direct.split_seconds),
     "WgradIm2colPlan": ("wgrad_im2col", wgrad_im2col.seconds),
     "CublasltPlan": ("cublaslt", cublaslt.seconds),
+    "GroupedPlan": ("grouped", grouped.seconds),
     "ThinPlan": ("thin", thin.seconds),
     "WgradThinPlan": ("wgrad_thin", wgrad_thin.seconds),
     "DepthwisePlan": ("depthwise", depthwise.seconds),
@@ -160,6 +162,7 @@ def _sections(row: Timed) -> tuple[str, ...]:
         "thin": ("thin", "wgrad_thin"),
         "depthwise": ("depthwise",),
         "implicit GEMM": ("implicit_gemm", WGMMA),
+        "grouped": ("grouped",),
     }
     if row.kernel in known:
         return known[row.kernel]

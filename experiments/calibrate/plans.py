@@ -37,6 +37,7 @@ from winolab.gpu.planner.request import Plan, Request
 from winolab.ref.error.metrics import ADMISSIBLE
 
 HEADER = 16 << 10  # bytes by which a workspace may differ: what is about data grew since
+OWN = "thin", "depthwise", "direct", "grouped", "implicit GEMM"  # kernels, by their names
 NUMBER = re.compile(r"(\w+)=(\d+)")
 
 
@@ -158,7 +159,7 @@ def _algorithms(row: Timed) -> Iterator[Algorithm | None]:
     """What names a row's kernel; None where it runs filters that its tile does not divide."""
     if row.kernel == "cuBLASLt":
         yield parse_algorithm("direct;variant=cublaslt")
-    elif row.kernel in ("thin", "depthwise", "direct", "implicit GEMM") or "(1,1)" in row.kernel:
+    elif row.kernel in OWN or "(1,1)" in row.kernel:
         yield parse_algorithm("direct")
     elif found := re.fullmatch(r"F\((\d+)×(\d+),(\d+)×(\d+)\)", row.kernel):
         yield parse_algorithm("winograd:{}x{}:{}x{}".format(*found.groups()))

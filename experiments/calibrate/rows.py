@@ -31,7 +31,7 @@ LAYERS = (
     "depthwise", "strided", "grouped", "implicit_gemm", "pointwise", "thin", "networks_forward",
     "networks_backward_data", "networks_backward_filter",
 )  # fmt: skip
-WHOLE = ("depthwise", "implicit GEMM", "cuBLASLt", "Γ1(1,1)")  # and Ω2(1,1), in part
+WHOLE = ("depthwise", "grouped", "implicit GEMM", "cuBLASLt", "Γ1(1,1)")  # and Ω2(1,1), in part
 GEMM = "implicit_gemm"  # whose rows are all of one version, and have no pick among them
 # When correlations of split products had launches that waited for the sample of x, and took 1.04 to
 # 1.4 times as long as before and since (docs/notes/093).

@@ -41,6 +41,7 @@ ROOTS = {
     "direct/split": {},
     "direct/ffma": {},
     "im2col/kernel": {},
+    "grouped/kernel": {},
     "implicit_gemm/fill": {},
     "implicit_gemm/kernel": {},
     "implicit_gemm/wgmma": {},

@@ -24,6 +24,7 @@ from winolab.gpu.families.gamma import filter
 from winolab.gpu.families.gamma_ffma import launch as gamma_ffma
 from winolab.gpu.families.gamma_mma.launch import PARAMS as GAMMA_MMA
 from winolab.gpu.families.gamma_wgmma import input, launch
+from winolab.gpu.families.grouped import launch as grouped
 from winolab.gpu.families.im2col import launch as im2col
 from winolab.gpu.families.implicit_gemm import launch as implicit_gemm
 from winolab.gpu.families.nested import launch as nested
@@ -94,6 +95,12 @@ STRUCTS = {
         "direct/ffma",
         [direct.FFMA_PARAMS, *3 * [AXIS]],
         [("DirectAxis", "axes")],
+    ),
+    "grouped": (
+        "GroupedParams",
+        "grouped/patches",
+        [grouped.PARAMS, *3 * [AXIS]],
+        [("Quotient", "quotient"), ("DirectAxis", "axes")],
     ),
     "thin": (
         "ThinParams",
@@ -182,6 +189,7 @@ STRUCTS = {
 }
 # Fields that are structs of the same file, by the struct: their own fields lie flat in a layout.
 INNER = {
+    "GroupedParams": "^(by_[a-z]+)_",
     "TransformParams": "^(x|dy)_",
     "WgradThinParams": "^(depths|rows|columns)_",
     "PositionsParams": "^(of_width|of_height|of_depth|by_blocks_m)_",

@@ -162,7 +162,11 @@ FUSED = {
     "im2col wide": forward(*DENSE, "float16", padding=1, algorithm="direct", out_dtype="float32"),
     "direct bf16": forward(*FAR, "bfloat16", padding=130, algorithm="direct"),
     "direct wide": forward(*FAR, "bfloat16", padding=130, algorithm="direct", out_dtype="float32"),
-    "implicit_gemm fp16": forward((1, 6, 9, 32), (64, 3, 3, 8), "float16", padding=1, groups=4),
+    "grouped fp16": forward((1, 6, 9, 32), (64, 3, 3, 8), "float16", padding=1, groups=4),
+    "grouped wide": forward(
+        (1, 6, 9, 32), (32, 3, 3, 4), "bfloat16", padding=1, groups=8, out_dtype="float32"
+    ),
+    "implicit_gemm fp16": forward((1, 6, 9, 24), (48, 3, 3, 6), "float16", padding=1, groups=4),
     "implicit_gemm odd": forward((1, 6, 9, 15), (21, 3, 3, 5), "bfloat16", padding=1, groups=3),
     "implicit_gemm split": forward(
         (1, 6, 9, 15), (21, 3, 3, 5), "float32", padding=1, groups=3, precision="fp32_split"

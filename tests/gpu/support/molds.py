@@ -25,6 +25,7 @@ MOLDS = {
     "depthwise": 18,
     "thin": 4,
     "implicit_gemm": 9,
+    "grouped": 4,
     "wgrad_thin": 4,
     "wgrad_ffma": 2,
     "wgrad_mma": 3,
@@ -85,7 +86,8 @@ def algorithms(family: str, precision: str) -> list[str]:
         return [*texts, *(MORE_OMEGAS if family in ("wgrad_ffma", "wgrad_winograd") else ())]
     if family == "cublaslt":
         return ["direct;variant=cublaslt"]
-    if family.startswith(("direct", "depthwise", "im2col", "implicit_gemm", "thin", "wgrad_thin")):
+    plain = "direct", "depthwise", "im2col", "implicit_gemm", "grouped", "thin", "wgrad_thin"
+    if family.startswith(plain):
         return ["direct"]
     if family == "fused2d":
         return ["winograd:2x2:3x3"]
@@ -118,7 +120,7 @@ def known_taps(family: str, seed: str) -> list[int]:
 def steps_of(family: str, seed: str, ndim: int) -> tuple[list[int], list[int]]:
     """Their strides and dilations, and those of many direct kernels; others have none."""
     rng = Random(f"{seed} steps")
-    has = family in ("depthwise", "implicit_gemm", "thin", "wgrad_thin", "wgrad_im2col")
+    has = family in ("depthwise", "implicit_gemm", "grouped", "thin", "wgrad_thin", "wgrad_im2col")
     has = has or (family.startswith("direct") and rng.random() < 0.5)
     steps = [rng.choice([1, 1, 2, 3]) if has else 1 for _ in range(2 * ndim)]
     if family == "direct.ffma":  # strides or dilation alone

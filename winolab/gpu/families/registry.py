@@ -16,6 +16,7 @@ from winolab.gpu.families.fused2d import plan as fused2d
 from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_mma import plan as gamma_mma
 from winolab.gpu.families.gamma_wgmma import plan as gamma_wgmma
+from winolab.gpu.families.grouped import plan as grouped
 from winolab.gpu.families.im2col import plan as im2col
 from winolab.gpu.families.implicit_gemm import plan as implicit_gemm
 from winolab.gpu.families.nested import plan as nested
@@ -129,6 +130,7 @@ FAMILIES = (
         (*CORRELATIONS, *GRADIENT),
         ("fp32", "fp32_split", *SIXTEEN_BITS),
     ),
+    Family("grouped", grouped.plans, grouped.Config, CORRELATIONS, SIXTEEN_BITS),
     Family("thin", thin.plans, thin.Config, CORRELATIONS, ("fp32", *SIXTEEN_BITS)),
     Family("wgrad_thin", wgrad_thin.plans, wgrad_thin.Config, GRADIENT, ("fp32", *SIXTEEN_BITS)),
     Family("wgrad_ffma", wgrad_ffma.plans, wgrad_ffma.Config, GRADIENT, ("fp32",)),

@@ -260,48 +260,52 @@ class Walked:
 
 
 @dataclass(frozen=True)
-class Depthwise:
+class Threaded:
+    """Kernels whose threads copy, multiply and store: what several families' have."""
+
+    start: float
+    copied: float
+    read: float
+    stored: float
+    issued: float
+    waited: float
+
+
+@dataclass(frozen=True)
+class Depthwise(Threaded):
     """Depthwise layers (families/depthwise/cost.py)."""
 
-    start: float
     again: float
     trip: float
-    copied: float
     any: float
     narrow: float
-    read: float
-    stored: float
     step: float
-    issued: float
     least: float
-    waited: float
 
 
 @dataclass(frozen=True)
-class Thin:
+class Thin(Threaded):
     """Layers of few channels on one side (families/thin/cost.py)."""
 
-    start: float
-    copied: float
     narrow: float
-    read: float
-    stored: float
     step: float
-    issued: float
-    waited: float
 
 
 @dataclass(frozen=True)
-class WgradThin:
+class Grouped(Threaded):
+    """Grouped layers of few channels a group (families/grouped/cost.py)."""
+
+    shared: float
+    products: float
+    tile: float
+    step: float
+
+
+@dataclass(frozen=True)
+class WgradThin(Threaded):
     """Their filter gradients (families/wgrad_thin/cost.py)."""
 
-    start: float
-    copied: float
-    read: float
     gathered: float
-    stored: float
-    issued: float
-    waited: float
     alone: float
     stalled: float
     cold: float
@@ -347,6 +351,7 @@ class DeviceModel:
     im2col: Walked
     depthwise: Depthwise
     thin: Thin
+    grouped: Grouped
     wgrad_thin: WgradThin
     cublaslt: Cublaslt
 

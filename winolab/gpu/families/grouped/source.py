@@ -1,0 +1,34 @@
+"""The translation unit of the kernel of grouped layers: its constants and file."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from winolab.arguments.epilogue import Epilogue
+from winolab.gpu.codegen.emit import unit
+from winolab.gpu.families.epilogue import FINISHED
+from winolab.gpu.families.epilogue import constants as epilogue_constants
+from winolab.gpu.families.grouped.config import Bundle, Config
+
+
+@lru_cache(maxsize=256)
+def source(
+    v: Config,
+    bundle: Bundle,
+    chunks: tuple[int, bool],
+    rotated: bool,
+    types: tuple[str, str],
+    epilogue: Epilogue | None = None,
+) -> str:
+    """The translation unit of a config; ``chunks``: how many a sum has, and whether some phases
+    have fewer; ``types``: of the operands and of the result."""
+    per_side = zip(("IN", "OUT"), bundle.eights, strict=True)
+    constants = {"WARPS_M": v.warps_m, "WARPS_N": v.warps_n, "BUNDLES": v.bundles}
+    constants |= {"TILES": v.tiles, "KEPT": v.kept, **dict(per_side)}
+    constants |= {"CHANNELS": bundle.channels // bundle.groups}
+    constants |= {"OUT_CHANNELS": bundle.out_channels // bundle.groups}
+    constants |= {"CHUNKS": chunks[0], "PARTIAL": int(chunks[1]), "ROTATED": int(rotated)}
+    constants |= dict(zip(("INPUT", "OUTPUT"), (FINISHED[t] for t in types), strict=True))
+    constants |= epilogue_constants(epilogue, types[1])
+    shape = f"{v.warps_m}x{v.warps_n} warps of {v.bundles} bundles"
+    return unit(f"grouped {shape}", constants, {}, ("grouped/kernel",))
