@@ -70,7 +70,8 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
         m.products * products(plan),
         issued(plan, model) / m.issued,
     )
-    walked = m.waited + plan.rounds * max(together * each, alone(plan, model), m.waited)
+    tile = overlapped(model.overlap.call, together * each, alone(plan, model), m.waited)
+    walked = m.waited + plan.rounds * tile
     arrays = m.copied * copying(device, data(plan), model)
     copied = max(arrays, from_l2(device, patches(plan), model))
     return d.launch + m.start + overlapped(model.overlap.call, copied, walked / device.clock)
