@@ -9,8 +9,8 @@ from typing import Any
 
 
 @contextmanager
-def tf32(allowed: bool) -> Iterator[None]:
-    """TF32 products allowed or not, and cuDNN in benchmark mode; all as before at the end.
+def tf32(allowed: bool, benchmark: bool = True) -> Iterator[None]:
+    """TF32 products allowed or not, and cuDNN in benchmark mode or not; all as before at the end.
 
     A call that counts the host's time, too, has winolab.bench.frameworks, which sets less.
     """
@@ -19,7 +19,7 @@ def tf32(allowed: bool) -> Iterator[None]:
     before = matmul.allow_tf32
     # PyTorch's own tests freeze cuDNN's flags but in this context.
     how = {"enabled": cudnn.enabled, "deterministic": cudnn.deterministic}
-    with cudnn.flags(benchmark=True, allow_tf32=allowed, **how):
+    with cudnn.flags(benchmark=benchmark, allow_tf32=allowed, **how):
         matmul.allow_tf32 = allowed
         try:
             yield

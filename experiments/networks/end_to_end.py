@@ -4,10 +4,12 @@ A case is a network, a batch, a numeric format, a memory order and whether torch
 its contenders are PyTorch and the same network converted by ``winolab.torch.convert``, with the
 same random weights, in turn. Formats: fp32 (PyTorch beside it with IEEE products and with TF32),
 and fp16 and bf16 under autocast. A row has quartiles in milliseconds of a forward pass in
-evaluation or of a training step (forward, loss, gradients, SGD), the most memory that a step took,
-how many of its convolutions are winolab's, how many calls came before the first that is timed
-(``warm``), and by how much outputs and gradients deviate from FP64, the largest difference over the
-largest value, of two images or, of a video, of a part.
+evaluation or of a training step (forward, loss, gradients, SGD), the most memory that network,
+images and step took (``memory_mb``; ``peak_mb`` of older rows has the other contenders', too), how
+many of its convolutions are winolab's, how many calls came before the first that is timed
+(``warm``), seconds that the case's contenders took so far (``took_s``), and by how much outputs and
+gradients deviate from FP64, the largest difference over the largest value, of two images or, of a
+video, of a part.
 
 Rows are added to experiments/results/end_to_end.jsonl as they are measured, by several processes at
 a time, too; what is there is not measured again. ``--tiny`` has small images, on the CPU where
@@ -139,9 +141,9 @@ class Step:
         self.call: Any = torch.compile(self.model, backend=backend) if compiled else self.model
         self.scaler = torch.amp.GradScaler(enabled=case.format == "fp16" and x.is_cuda)
 
-    def products(self) -> AbstractContextManager[Any]:
+    def products(self, benchmark: bool = True) -> AbstractContextManager[Any]:
         """How PyTorch multiplies FP32 numbers, which nothing leaves changed."""
-        return tf32(self.who == "tf32") if self.x.is_cuda else nullcontext()
+        return tf32(self.who == "tf32", benchmark) if self.x.is_cuda else nullcontext()
 
     def autocast(self) -> torch.autocast:
         """Autocast, where the format is narrow."""
@@ -174,12 +176,13 @@ class Step:
 
 
 def numbers(step: Step) -> tuple[Tensor, list[Tensor | None]]:
-    """Outputs and, of a training step, the parameters' gradients."""
+    """Outputs and, of a training step, the parameters' gradients, by what cuDNN chooses unasked: a
+    search for the fastest takes seconds, and this is called once."""
     for module in step.model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0  # formats draw differently
     training = step.case.step == "training"
-    with step.products(), torch.set_grad_enabled(training):
+    with step.products(benchmark=False), torch.set_grad_enabled(training):
         y, loss = step.loss()
         parameters = list(step.model.parameters()) if training else []
         found = torch.autograd.grad(loss, parameters, allow_unused=True) if training else ()
@@ -205,12 +208,17 @@ def rows(case: Case, device: str) -> Iterator[Row]:
     """A row a contender."""
     torch.compiler.reset()  # else what was compiled before counts, and PyTorch compiles no more
     model, x, memory = built(case, device)
-    names = contenders(case)
-    steps = {who: Step(case, who, model, x) for who in names}
-    if x.is_cuda and case.mode == "eager":
-        steps["winolab"].compile_kernels()
-    warm = {who: warm_up(step) for who, step in steps.items()}
-    peaks = {who: _peak(step) for who, step in steps.items()}
+    names, started = contenders(case), time.monotonic()
+    steps: dict[str, Step] = {}
+    warm: dict[str, int] = {}
+    memory_mb: dict[str, float | None] = {}
+    for who in names:
+        beside = torch.cuda.memory_allocated() if x.is_cuda else 0
+        steps[who] = step = Step(case, who, model, x)
+        if x.is_cuda and case.mode == "eager":
+            step.compile_kernels()
+        warm[who] = warm_up(step)
+        memory_mb[who] = _most(step, beside)
     times = _interleaved(steps, ROUNDS if min(warm.values()) == WARM else FEW)
     common = {**asdict(case), **provenance(), **machine(device)}
     two = x[:2]
@@ -228,8 +236,8 @@ def rows(case: Case, device: str) -> Iterator[Row]:
         yield {
             **common, "method": who, "ms": round(mid, 4),
             "quartiles_ms": [round(low, 4), round(high, 4)], "warm": warm[who],
-            "peak_mb": peaks[who], "converted": steps[who].converted,
-            **deviations(numbers(of), exact),
+            "memory_mb": memory_mb[who], "converted": steps[who].converted,
+            **deviations(numbers(of), exact), "took_s": round(time.monotonic() - started, 2),
         }  # fmt: skip
 
 
@@ -284,15 +292,17 @@ def warm_up(step: Step) -> int:
     return WARM
 
 
-def _peak(step: Step) -> float | None:
-    """MB of the device that a warm step takes; None on the CPU."""
+def _most(step: Step, beside: int) -> float | None:
+    """MB of the device that network, images and a warm step take, but for so many bytes that others
+    have; None on the CPU."""
     if not step.x.is_cuda:
         return None
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     step()
     torch.cuda.synchronize()
-    return round(torch.cuda.max_memory_allocated() / 1e6, 1)
+    most = torch.cuda.max_memory_allocated() - beside + step.x.nbytes
+    return round(most / 1e6, 1)
 
 
 def _interleaved(steps: dict[str, Step], rounds: int) -> dict[str, list[float]]:

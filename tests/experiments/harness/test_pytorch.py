@@ -37,8 +37,9 @@ def test_flags_are_set_and_given_back(allowed: bool, deterministic: bool) -> Non
         with tf32(allowed):
             within = {"cuDNN's TF32": allowed, "TF32 of products": allowed, "benchmark": True}
             assert flags() == before | within
-            with tf32(not allowed):
+            with tf32(not allowed, benchmark=False):
                 assert flags()["TF32 of products"] is not allowed
+                assert flags()["benchmark"] is False
             assert flags() == before | within
             cudnn.allow_tf32 = not allowed  # as what is timed in turn does
         assert flags() == before

@@ -40,6 +40,8 @@ def test_rows_are_added_once_and_deviate_little(app, tmp_path) -> None:
         assert row["tiny"]
         assert row["device"] == "CPU"
         assert row["ms"] > 0
+        assert row["memory_mb"] is None
+        assert row["took_s"] > 0
         assert row["converted"] == ("4 of 4" if row["method"] == "winolab" else "")
         assert 0 < row["logits"] < 1e-5  # FP32, and direct products on the CPU
         assert ("gradients" in row) == (row["step"] == "training")
@@ -127,3 +129,20 @@ def test_ratios_are_of_one_case() -> None:
         f"{where} tf32, H: 1.00 of 2, least 0.50 (resnet18 of 32)",
         f"{where} torch, H: 4.00 of 2, least 2.00 (resnet18 of 32)",
     ]
+
+
+def test_memory_is_what_the_others_do_not_hold(monkeypatch) -> None:
+    calls = []
+    for name in ("synchronize", "reset_peak_memory_stats"):
+        monkeypatch.setattr(torch.cuda, name, lambda name=name: calls.append(name))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 500_000_000)
+
+    class Taking:
+        x = type("X", (), {"is_cuda": True, "nbytes": 3_000_000})
+
+        def __call__(self) -> None:
+            calls.append("step")
+
+    step: Any = Taking()
+    assert end_to_end._most(step, 200_000_000) == 303.0
+    assert calls == ["synchronize", "reset_peak_memory_stats", "step", "synchronize"]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from experiments.networks import told
+from experiments.networks.backbones import meta, parameters
+from experiments.networks.end_to_end import NETWORKS
 
 
 def case(step: str, order: str, **of: tuple[float, float, float]) -> list[dict]:
@@ -13,7 +17,7 @@ def case(step: str, order: str, **of: tuple[float, float, float]) -> list[dict]:
     for who, (peak, logits, gradients) in of.items():
         found = {"gradients": gradients} if step == "training" else {}
         mine = "7 of 8" if who == "winolab" else ""
-        rows.append({**common, "method": who, "peak_mb": peak, "logits": logits,
+        rows.append({**common, "method": who, "memory_mb": peak, "logits": logits,
                      "converted": mine, **found})  # fmt: skip
     return rows
 
@@ -34,3 +38,27 @@ def test_memory_is_of_training_and_deviations_are_the_largest(monkeypatch) -> No
     )
     monkeypatch.setattr(told, "stored", lambda name: [])
     assert told.networks() == []
+
+
+@pytest.mark.parametrize(
+    ("commit", "beside"),
+    # Copies of the parameters beside those of winolab's contender and of PyTorch's: the network's,
+    # two contenders', and two for each contender that had been trained.
+    [("f421becfc181", (3, 5)), ("74fc64cb", (7, 7))],
+)
+def test_what_others_held_is_no_memory_of_a_step(monkeypatch, commit, beside) -> None:
+    own = {"winolab": 1000.0, "torch": 2000.0, "tf32": 0.0}
+    parameters = 4e-6 * told.PARAMETERS["vgg16"]
+    peaks = {
+        who: own[who] + copies * parameters for who, copies in zip(own, (*beside, 7), strict=True)
+    }
+    rows = case("training", "last", **{who: (peak, 1e-6, 1e-3) for who, peak in peaks.items()})
+    for row in rows:
+        row |= {"network": "vgg16", "commit": commit, "peak_mb": row.pop("memory_mb")}
+    monkeypatch.setattr(told, "stored", lambda name: rows)
+    assert "| 0.50 (1,000 MB) |" in told.networks()[-1]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_parameters_are_those_of_the_networks(name: str) -> None:
+    assert parameters(meta(NETWORKS[name].build)) == told.PARAMETERS[name]
