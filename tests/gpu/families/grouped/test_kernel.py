@@ -10,7 +10,7 @@ import pytest
 
 from tests.gpu import hosted, random_plans
 from tests.gpu.families.depthwise.cases import on_gpu, operands, too_far
-from tests.gpu.families.grouped.cases import DIRECTIONS, PRECISIONS, PROBLEMS, layer, offered
+from tests.gpu.families.grouped.cases import DIRECTIONS, PRECISIONS, PROBLEMS, offered
 from winolab.device import H100, REGISTERS
 from winolab.gpu.families.grouped import launch
 from winolab.gpu.families.grouped import plan as grouped
@@ -183,16 +183,13 @@ def test_the_kernels_spill_nothing(
     assert REGISTERS // (config.threads * granted) >= p.resident
 
 
-@pytest.mark.parametrize("batch", [1, 32])
-@pytest.mark.parametrize("width", [4, 8, 16, 32])
-def test_shared_memory_has_no_conflicts(width: int, batch: int) -> None:
-    """Rows of matrices lie in all banks, where outputs of two rows of a patch meet, too."""
-    problem = layer((batch, 9, 10, 64), 64, (3, 3), padding=1, groups=64 // width)
-    p = offered(problem, "forward", "fp16")[0]
-    places = [
-        row * p.row_pitch + column * p.pixel
-        for row in range(p.config.rows)
-        for column in range(p.config.columns)
-    ]
-    for first in range(0, len(places) - 7, 8):
-        assert len({at // 16 % 8 for at in places[first : first + 8]}) == 8
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_shared_memory_has_no_conflicts(direction: str, name: str) -> None:
+    """Matrices' rows lie in all banks, where outputs of two rows of a patch meet, too, and where
+    there are no more of them."""
+    for p in offered(PROBLEMS[name], direction, "fp16")[-1:]:
+        a, b = operands(p.problem, direction, "fp16")
+        vectors = [r for r in hosted.requests(p, a, b)["winolab_grouped"] if r.bytes == 16]
+        assert sum(r.requests for r in vectors if not r.write)
+        assert all(r.phases == r.wavefronts for r in vectors)

@@ -27,6 +27,7 @@ struct GroupedParams {
   int pad_depth, pad_height, pad_width, taps_depth, taps_height, taps_width;
   int rows, positions, outputs;  // of a work tile; positions of all its warps' products
   int levels, pixels;            // of its patch of x
+  int own_rows;                  // of a level of the patch that are a stride apart
   int row_pitch, level_pitch, stage;  // bytes, in shared memory
   int pairs;  // whether channels of the filter that are summed can be read two at once
   Quotient by_columns;                // outputs of a row of a work tile
@@ -79,6 +80,11 @@ struct GroupedTile {
   }
 };
 
+// Where the pixel that lies ``far`` behind another is: those a stride apart lie side by side, ``own`` each.
+__device__ __forceinline__ int behind(int far, int stride, int own) {
+  return far % stride * own + far / stride;
+}
+
 // A pixel of the patch, or an output: bytes behind the first one in x or y; where it is in shared memory,
 // of a pixel in vectors, with its level in the upper half; row and column in one number, -1 of none.
 struct __align__(16) GroupedPlace {
@@ -103,19 +109,20 @@ struct GroupedPlaces {
         w = w * p.along_width.stride + kind;
       }
       const long long from = level * p.along_depth.step * p.x_depth + down * p.x_row + (long long)w * p.x_pixel;
-      const int to = level * p.level_pitch + down * p.row_pitch + across * PIXEL;
+      const int row = behind(down, step_of(p.along_height), p.own_rows);
+      const int to = level * p.level_pitch + row * p.row_pitch + across * PIXEL;
       set(pixels + i, from * (int)sizeof(Element), to / 16 | level << 16, down << 16 | w);
     }
     const int down = ROTATED ? p.along_height.stride : 1, across = ROTATED ? p.along_width.stride : 1;
 #pragma unroll 1
     for (int i = threadIdx.x; i < p.outputs; i += THREADS) {
       int w;
-      const int h = divide(p.by_columns, i, w);
+      // One that there is not reads what lies in the same banks.
+      const int beyond = i < p.positions ? 0 : (i - p.positions) / 8 * 8 + 8;
+      const int h = divide(p.by_columns, beyond < i ? i - beyond : 0, w);
       const long long y = h * down * p.y_row + (long long)(w * across) * p.y_pixel;
-      const bool is = i < p.positions;
-      set(outputs + i, y * (int)sizeof(Out),
-          is ? h * step_of(p.along_height) * p.row_pitch + w * PIXEL : 0,
-          is ? h * down << 16 | w * across : -1);
+      set(outputs + i, y * (int)sizeof(Out), h * p.row_pitch + w * PIXEL,
+          beyond ? -1 : h * down << 16 | w * across);
     }
   }
   __device__ __forceinline__ static GroupedPlace get(const int4* from) {
@@ -165,9 +172,9 @@ struct GroupedChunks {
       if (i / IN >= count) continue;
       const int rows = i / IN / phase.width.count, kw = i / IN % phase.width.count;
       const int kd = rows / phase.height.count, kh = rows % phase.height.count;
-      const int stride = step_of(p.along_width), far = kw * p.along_width.step;
-      const int column = far % stride * p.by_own.divisor + far / stride;
-      at[i] = kd * p.level_pitch + kh * p.along_height.step * p.row_pitch + column * PIXEL + i % IN * 16;
+      const int column = behind(kw * p.along_width.step, step_of(p.along_width), p.by_own.divisor);
+      const int row = behind(kh * p.along_height.step, step_of(p.along_height), p.own_rows);
+      at[i] = kd * p.level_pitch + row * p.row_pitch + column * PIXEL + i % IN * 16;
       filter[i] = (phase.depth.first + kd * p.along_depth.apart) * p.depth_stride +
                   (phase.height.first + kh * p.along_height.apart) * p.row_stride +
                   (phase.width.first + kw * p.along_width.apart) * p.width_stride;
@@ -175,8 +182,8 @@ struct GroupedChunks {
   }
 };
 
-// Starts copies of a work tile's patch of x, zeros beyond the borders. Pixels of a row that are a stride
-// apart lie side by side, as outputs do. ``channel``: the slice's first.
+// Starts copies of a work tile's patch of x, zeros beyond the borders. ``channel``: the
+// slice's first.
 __device__ __forceinline__ void copy_patch(const GroupedParams& p, const GroupedPhase& phase,
                                            const GroupedTile& tile, const GroupedPlaces& places,
                                            int channel, unsigned char* stage) {

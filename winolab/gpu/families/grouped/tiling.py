@@ -117,16 +117,24 @@ class Tiling(Phased):
     @property
     def row_pitch(self) -> int:
         """Bytes from a row of the patch to the next, so that outputs of two rows that follow each
-        other lie in banks as those of one row do, where that can be."""
-        least, down = self.wide * self.pixel, self.apart(self.axes[1])
-        pitches = range(least, least + BANKS, VECTOR)
-        wanted = self.config.columns * self.pixel
-        return next((n for n in pitches if (down * n - wanted) % BANKS == 0), least)
+        other lie in banks as those of one row do."""
+        least, wanted = self.wide * self.pixel, self.config.columns * self.pixel
+        return least + (wanted - least) % BANKS
+
+    @property
+    def own_rows(self) -> int:
+        """Rows of a level of the patch that are a stride apart, which lie side by side."""
+        return -(-self.high // self.apart(self.axes[1]))
+
+    @property
+    def level_pitch(self) -> int:
+        """Bytes from a level of the patch to the next."""
+        return self.own_rows * self.apart(self.axes[1]) * self.row_pitch
 
     @property
     def stage(self) -> int:
         """Bytes of a patch."""
-        return self.axes[0].most * self.high * self.row_pitch
+        return self.axes[0].most * self.level_pitch
 
     @property
     def filter_size(self) -> int:
