@@ -35,6 +35,7 @@ from winolab.gpu.families.grouped import cost as grouped
 from winolab.gpu.families.im2col import cost as im2col
 from winolab.gpu.families.implicit_gemm import cost as implicit_gemm
 from winolab.gpu.families.nested import cost as nested
+from winolab.gpu.families.patches import cost as patches
 from winolab.gpu.families.thin import cost as thin
 from winolab.gpu.families.wgrad_direct import cost as wgrad_direct
 from winolab.gpu.families.wgrad_ffma import cost as wgrad_ffma
@@ -69,6 +70,7 @@ PREDICTED: dict[str, tuple[str, Predict]] = {
     "WgradIm2colPlan": ("wgrad_im2col", wgrad_im2col.seconds),
     "CublasltPlan": ("cublaslt", cublaslt.seconds),
     "GroupedPlan": ("grouped", grouped.seconds),
+    "PatchesPlan": ("patches", patches.seconds),
     "ThinPlan": ("thin", thin.seconds),
     "WgradThinPlan": ("wgrad_thin", wgrad_thin.seconds),
     "DepthwisePlan": ("depthwise", depthwise.seconds),
@@ -159,6 +161,7 @@ def _sections(row: Timed) -> tuple[str, ...]:
     fp32 = row.products == "fp32"
     known = {
         "cuBLASLt": ("cublaslt",),
+        "patches": ("patches",),
         "thin": ("thin", "wgrad_thin"),
         "depthwise": ("depthwise",),
         "implicit GEMM": ("implicit_gemm", WGMMA),

@@ -24,6 +24,7 @@ from winolab.gpu.families.gamma_wgmma import config as wgmma
 from winolab.gpu.families.gamma_wgmma.plan import GammaWgmmaPlan
 from winolab.gpu.families.im2col import plan as im2col
 from winolab.gpu.families.implicit_gemm.plan import ImplicitGemmPlan
+from winolab.gpu.families.patches import plan as patches
 from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.families.wgrad import REDUCE_THREADS, Gradient, parts_of
 from winolab.gpu.families.wgrad_direct.chunks import Cost, blocks_of_row, ways
@@ -37,7 +38,8 @@ from winolab.gpu.planner.request import Plan, Request
 from winolab.ref.error.metrics import ADMISSIBLE
 
 HEADER = 16 << 10  # bytes by which a workspace may differ: what is about data grew since
-OWN = "thin", "depthwise", "direct", "grouped", "implicit GEMM"  # kernels, by their names
+# Kernels that transform nothing, by their names.
+UNTRANSFORMED = "thin", "patches", "depthwise", "direct", "grouped", "implicit GEMM"
 NUMBER = re.compile(r"(\w+)=(\d+)")
 
 
@@ -52,7 +54,7 @@ def plan_of(row: Timed) -> Any:
         return (_ffma if row.products == "fp32" else _wgmma)(request, tile, row.variant)
     every = (p for algorithm in _algorithms(row) for p in _offered(request, algorithm))
     plans = [p for p in every if p.kernel == row.kernel and str(p.config) == row.variant]
-    plans = plans or [*_fused(request, row), *_direct(request, row)]
+    plans = plans or [*_fused(request, row), *_direct(request, row), *_patches(request, row)]
     if plans and isinstance(plans[0], WgradColumnsPlan):
         return _sharing(plans[0], row.workspace)
     if plans and (cut := _CUT.get(type(plans[0]))):
@@ -128,6 +130,15 @@ def _direct(request: Request, row: Timed) -> Iterator[Plan]:
         yield from im2col.plans(replace(request, config=config))
 
 
+def _patches(request: Request, row: Timed) -> Iterator[Plan]:
+    """The plan of a config of patches of which another shape is predicted to be faster."""
+    if row.kernel == patches.PatchesPlan.kernel:
+        shape = re.fullmatch(r"(\d+)x(\d+) positions (\d+) channels tiles=(\d+)", row.variant)
+        assert shape
+        config = patches.Config(*map(int, shape.groups()))
+        yield from patches.plans(replace(request, config=config))
+
+
 def _flat(p: WgradMmaPlan, row: Timed) -> WgradMmaPlan:
     """The plan with as many segments as take a row's workspace."""
     buckets = (row.workspace or 0) // (4 * p.gradient.weights)
@@ -159,7 +170,7 @@ def _algorithms(row: Timed) -> Iterator[Algorithm | None]:
     """What names a row's kernel; None where it runs filters that its tile does not divide."""
     if row.kernel == "cuBLASLt":
         yield parse_algorithm("direct;variant=cublaslt")
-    elif row.kernel in OWN or "(1,1)" in row.kernel:
+    elif row.kernel in UNTRANSFORMED or "(1,1)" in row.kernel:
         yield parse_algorithm("direct")
     elif found := re.fullmatch(r"F\((\d+)×(\d+),(\d+)×(\d+)\)", row.kernel):
         yield parse_algorithm("winograd:{}x{}:{}x{}".format(*found.groups()))

@@ -50,7 +50,7 @@ RESULTS = ROOT / "experiments" / "results" / "end_to_end.jsonl"
 # A call with the same addresses is a CUDA graph once it came REPEATS times: before that every
 # step would be measured as a first one is.
 ROUNDS, WARM = 15, REPEATS + 4
-# Of a step as long as LONG milliseconds the host's time does not count, graph or not: fewer calls.
+# In a step as long as LONG milliseconds the host's time does not count, graph or not: fewer calls.
 LONG, FEW = 200.0, 5
 Row = dict[str, Any]
 

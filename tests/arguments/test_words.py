@@ -15,7 +15,7 @@ TREES = {
 # Numbers of these names are no single thing where a message has them: sizes of blocks, and counts
 # that are refused, or said, because they are others than 1.
 NEVER_ONE = {
-    "v.bm", "v.kc", "v.channels", "vector", "self.block", "self.config.bm", "self.bi",
+    "v.bm", "v.kc", "v.channels", "vector", "self.block", "self.width", "self.config.bm", "self.bi",
     "self.merged", "self.pitch", "found.pitch", "problem.ndim", "tile.alpha", "states", "known",
     "size", "self.groups", "parts", "self.parts", "len(algorithm.tiles)", "problem.filter",
     "' and '.join((str(k.grid) for k in self.parts))",

@@ -1,14 +1,15 @@
 """On a GPU: layers of few channels on one side, by the kernels of thin layers and by what else
 there is, beside PyTorch.
 
-``python -m experiments.measure.ways.thin [--seconds S] [--direction D]`` takes networks' layers
-that the families thin and wgrad_thin serve, all directions in three precisions, those first that
-they are picked for: the FASTEST of their plans by prediction, and the fastest of all others,
-interleaved with PyTorch in both memory orders and with a copy, a cold L2 cache before each. Rows
-are as of ``experiments.measure.layers``, in experiments/results/thin.jsonl; what has rows of these
-kernels is not measured again. ``--summary`` shows, without a GPU, what rows say: for each case how
-long the thin kernel took over its prediction, over the others' kernel and over PyTorch, and whether
-the faster of both was picked.
+``python -m experiments.measure.ways.thin [--seconds S] [--direction D] [--kernel K]`` takes
+networks' layers that the families thin, patches and wgrad_thin serve, all directions in three
+precisions, those first that they are picked for: the FASTEST of the plans of each by prediction
+(``--fastest N``: others), and the fastest of all others, interleaved with PyTorch in both memory
+orders and with a copy, a cold L2 cache before each. Rows are as of ``experiments.measure.layers``,
+in experiments/results/thin.jsonl; what has rows of these kernels is not measured again.
+``--summary`` shows, without a GPU, what rows say: for each case how long the fastest of these
+kernels took over its prediction, over the others' kernel and over PyTorch, and whether the faster
+of both was picked.
 """
 
 from __future__ import annotations
@@ -33,25 +34,31 @@ from winolab.bench.networks import distinct
 from winolab.cli import bench
 from winolab.device import Device
 from winolab.gpu import driver
+from winolab.gpu.families.patches import plan as patches
+from winolab.gpu.families.registry import FAMILIES, Family
 from winolab.gpu.families.thin import plan as thin
 from winolab.gpu.families.wgrad_thin import plan as wgrad_thin
 from winolab.gpu.planner.planner import candidates
-from winolab.gpu.planner.request import DIRECTIONS, Plan
+from winolab.gpu.planner.request import DIRECTIONS, Plan, Request
 from winolab.lines import Lines, rewrite
 
 RESULTS = ROOT / "experiments" / "results" / "thin.jsonl"
 FASTEST = 3  # plans of the family, by prediction
-OWN = (thin.ThinPlan, wgrad_thin.WgradThinPlan)
+OWN = (thin.ThinPlan, patches.PatchesPlan, wgrad_thin.WgradThinPlan)
+KERNELS = tuple(dict.fromkeys(p.kernel for p in OWN))
 PRECISIONS = ("fp32", "fp16", "bf16")
 
 
-def plans(case: Case, device: Device) -> dict[Plan, bool]:
+def plans(case: Case, device: Device, fastest: int = FASTEST) -> dict[Plan, bool]:
     """What is measured of a case, and which of it is picked, that first; nothing of layers that
     no family of thin layers serves."""
     layer, direction, precision = case
     request = unnamed(direction, layer.problem, precision, device)
-    family = wgrad_thin if direction == "backward_filter" else thin
-    own = sorted(family.plans(request), key=lambda p: p.predicted)[:FASTEST]
+    names = ("wgrad_thin",) if direction == "backward_filter" else ("thin", "patches")
+    own = []
+    for family in FAMILIES:
+        if family.name in names and precision in family.precisions:
+            own += sorted(_offered(family, request), key=lambda p: p.predicted)[:fastest]
     if not own:
         return {}
     every = candidates(request, near=True).plans
@@ -60,14 +67,21 @@ def plans(case: Case, device: Device) -> dict[Plan, bool]:
     return found | {every[0]: True}
 
 
+def _offered(family: Family, request: Request) -> list[Plan]:
+    try:
+        return [*family.plans(request)]
+    except ValueError:
+        return []
+
+
 def cases(
-    device: Device, directions: Sequence[str] = DIRECTIONS
+    device: Device, directions: Sequence[str] = DIRECTIONS, fastest: int = FASTEST
 ) -> list[tuple[Case, dict[Plan, bool]]]:
     """Every case with its plans: those first for which a thin kernel is picked, in random order."""
     every = [(layer, d, p) for layer, d, p in product(distinct(), directions, PRECISIONS)
              if min(layer.channels, layer.filters or 1) <= thin.CHANNELS]  # fmt: skip
     random.Random(0).shuffle(every)
-    found = [(case, mine) for case in every if (mine := plans(case, device))]
+    found = [(case, mine) for case in every if (mine := plans(case, device, fastest))]
     return sorted(found, key=lambda each: not isinstance(next(iter(each[1])), OWN))
 
 
@@ -79,7 +93,7 @@ def compared(rows: Iterable[Row]) -> Iterator[tuple[Row, Row, float, bool]]:
         found.setdefault(key(row), []).append(row)
     for mine in found.values():
         ours = [r for r in mine if r["method"] == "winolab"]
-        own = [r for r in ours if r["kernel"] == thin.ThinPlan.kernel]
+        own = [r for r in ours if r["kernel"] in KERNELS]
         others = [r for r in ours if r not in own]
         if own and others:
             best, other = (min(some, key=lambda r: r["us"]) for some in (own, others))
@@ -111,6 +125,8 @@ def summarized(rows: Iterable[Row]) -> Iterator[str]:
 def main(
     seconds: Annotated[float, typer.Option(help="Time that all of it may take.")] = 120,
     direction: Annotated[str, typer.Option(help="One alone.")] = "",
+    kernel: Annotated[str, typer.Option(help="Cases that this one is picked for, alone.")] = "",
+    fastest: Annotated[int, typer.Option(min=1, help="Plans of a family.")] = FASTEST,
     summary: Annotated[bool, typer.Option("--summary", help="Show what rows say, stop.")] = False,
 ) -> None:
     """Measure what time allows of what is not there yet, or whose kernels have changed since."""
@@ -119,8 +135,11 @@ def main(
         bench.ready()
         kept = {(*key(row), row.get("source")) for row in rows}
         todo = []
-        for case, mine in cases(driver.device(0), (direction,) if direction else DIRECTIONS):
+        directions = (direction,) if direction else DIRECTIONS
+        for case, mine in cases(driver.device(0), directions, fastest):
             which = str(case[0]), *case[1:]
+            if kernel and next(iter(mine)).kernel != kernel:
+                continue
             if any((*which, digest(p)) not in kept for p in mine):
                 todo.append((case, mine))
         compile_all(p for _, mine in todo for p in mine)

@@ -56,6 +56,7 @@ ROOTS = {
         "INPUT_FILE": "input.cuh",
         "OUTPUT_FILE": "output.cuh",
     },
+    "patches/kernel": {},
     "thin/channels": {},
     "thin/outputs": {},
     "wgrad_direct/columns": {},

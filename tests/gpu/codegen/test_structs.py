@@ -28,6 +28,7 @@ from winolab.gpu.families.grouped import launch as grouped
 from winolab.gpu.families.im2col import launch as im2col
 from winolab.gpu.families.implicit_gemm import launch as implicit_gemm
 from winolab.gpu.families.nested import launch as nested
+from winolab.gpu.families.patches import launch as patches
 from winolab.gpu.families.thin import launch as thin
 from winolab.gpu.families.wgrad_direct import chunks
 from winolab.gpu.families.wgrad_direct import config as wgrad_direct_config
@@ -120,6 +121,12 @@ STRUCTS = {
         [im2col.PARAMS],
         [("Quotient", "quotient")],
     ),
+    "patches": (
+        "PatchParams",
+        "patches/kernel",
+        [patches.PARAMS],
+        [("Quotient", "quotient")],
+    ),
     "wgrad im2col": ("Im2colParams", "wgrad_im2col/kernel", [wgrad_im2col.PARAMS], []),
     "simulated": ("SimulatedParams", "simulated", [simulated.PARAMS], []),
     "states": ("StatesParams", "simulated_tiles", [AROUND[STATES]], []),
@@ -193,6 +200,7 @@ INNER = {
     "TransformParams": "^(x|dy)_",
     "WgradThinParams": "^(depths|rows|columns)_",
     "PositionsParams": "^(of_width|of_height|of_depth|by_blocks_m)_",
+    "PatchParams": "^(by_(?:row|lines|columns|rows|levels|pairs|taps))_",
 }
 KNOWN = f"""
 struct alignas(64) TensorMap {{ char bytes[128]; }};

@@ -17,6 +17,7 @@ from winolab.arguments.epilogue import Activation
 from winolab.device import H100, datasheet
 from winolab.gpu import driver
 from winolab.gpu.families.depthwise import plan as depthwise
+from winolab.gpu.families.grouped import plan as grouped
 from winolab.gpu.families.thin import plan as thin
 from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.request import Request
@@ -162,9 +163,9 @@ FUSED = {
     "im2col wide": forward(*DENSE, "float16", padding=1, algorithm="direct", out_dtype="float32"),
     "direct bf16": forward(*FAR, "bfloat16", padding=130, algorithm="direct"),
     "direct wide": forward(*FAR, "bfloat16", padding=130, algorithm="direct", out_dtype="float32"),
-    "grouped fp16": forward((1, 6, 9, 32), (64, 3, 3, 8), "float16", padding=1, groups=4),
-    "grouped wide": forward(
-        (1, 6, 9, 32), (32, 3, 3, 4), "bfloat16", padding=1, groups=8, out_dtype="float32"
+    "patches fp16": forward((2, 9, 16, 3), (32, 3, 3, 3), "float16", padding=1),
+    "patches wide": forward(
+        (2, 9, 16, 3), (40, 3, 3, 3), "bfloat16", padding=1, stride=2, out_dtype="float32"
     ),
     "implicit_gemm fp16": forward((1, 6, 9, 24), (48, 3, 3, 6), "float16", padding=1, groups=4),
     "implicit_gemm odd": forward((1, 6, 9, 15), (21, 3, 3, 5), "bfloat16", padding=1, groups=3),
@@ -247,6 +248,21 @@ def test_few_channels_on_one_side(library, x: Any, w: Any, dtype: str) -> None:
     call = check_named(problem, x, w, dtype, ConvOptions(config=found.config))
     assert isinstance(call.plan, thin.ThinPlan)
     assert call.plan.epilogue
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("x", "w", "groups"), [((1, 6, 9, 32), (64, 3, 3, 8), 4), ((1, 6, 9, 32), (32, 3, 3, 4), 8)]
+)
+def test_groups_of_few_channels(library, x: Any, w: Any, groups: int, dtype: str) -> None:
+    """By name: the implicit GEMM is the faster of such small maps."""
+    problem = Problem.of(x, w, padding=1, groups=groups)
+    precision = {"float16": "fp16", "bfloat16": "bf16"}[dtype]
+    request = Request(problem, "forward", H100, None, precision, aligned_maps=True)
+    for found in [*grouped.plans(request)][::5]:
+        call = check_named(problem, x, w, dtype, ConvOptions(config=found.config))
+        assert isinstance(call.plan, grouped.GroupedPlan)
+        assert call.plan.epilogue
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

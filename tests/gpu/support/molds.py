@@ -24,6 +24,7 @@ MOLDS = {
     "direct.ffma": 2,
     "depthwise": 18,
     "thin": 4,
+    "patches": 6,
     "implicit_gemm": 9,
     "grouped": 4,
     "wgrad_thin": 4,
@@ -86,8 +87,8 @@ def algorithms(family: str, precision: str) -> list[str]:
         return [*texts, *(MORE_OMEGAS if family in ("wgrad_ffma", "wgrad_winograd") else ())]
     if family == "cublaslt":
         return ["direct;variant=cublaslt"]
-    plain = "direct", "depthwise", "im2col", "implicit_gemm", "grouped", "thin", "wgrad_thin"
-    if family.startswith(plain):
+    others = "depthwise", "im2col", "implicit_gemm", "grouped", "patches", "thin", "wgrad_thin"
+    if family.startswith(("direct", *others)):
         return ["direct"]
     if family == "fused2d":
         return ["winograd:2x2:3x3"]
@@ -120,7 +121,8 @@ def known_taps(family: str, seed: str) -> list[int]:
 def steps_of(family: str, seed: str, ndim: int) -> tuple[list[int], list[int]]:
     """Their strides and dilations, and those of many direct kernels; others have none."""
     rng = Random(f"{seed} steps")
-    has = family in ("depthwise", "implicit_gemm", "grouped", "thin", "wgrad_thin", "wgrad_im2col")
+    others = "depthwise", "implicit_gemm", "grouped", "patches", "thin", "wgrad_thin"
+    has = family in (*others, "wgrad_im2col")
     has = has or (family.startswith("direct") and rng.random() < 0.5)
     steps = [rng.choice([1, 1, 2, 3]) if has else 1 for _ in range(2 * ndim)]
     if family == "direct.ffma":  # strides or dilation alone

@@ -20,6 +20,7 @@ from winolab.gpu.families.grouped import plan as grouped
 from winolab.gpu.families.im2col import plan as im2col
 from winolab.gpu.families.implicit_gemm import plan as implicit_gemm
 from winolab.gpu.families.nested import plan as nested
+from winolab.gpu.families.patches import plan as patches
 from winolab.gpu.families.thin import plan as thin
 from winolab.gpu.families.wgrad_direct import plan as wgrad_direct
 from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
@@ -132,6 +133,7 @@ FAMILIES = (
     ),
     Family("grouped", grouped.plans, grouped.Config, CORRELATIONS, SIXTEEN_BITS),
     Family("thin", thin.plans, thin.Config, CORRELATIONS, ("fp32", *SIXTEEN_BITS)),
+    Family("patches", patches.plans, patches.Config, CORRELATIONS, SIXTEEN_BITS),
     Family("wgrad_thin", wgrad_thin.plans, wgrad_thin.Config, GRADIENT, ("fp32", *SIXTEEN_BITS)),
     Family("wgrad_ffma", wgrad_ffma.plans, wgrad_ffma.Config, GRADIENT, ("fp32",)),
     Family(

@@ -145,6 +145,7 @@ class Direct:
     filters: float
     askew: float
     filters_power: float
+    ffma: float
 
 
 @dataclass(frozen=True)
@@ -180,13 +181,6 @@ class DirectSplit:
     work_tile: float
     arrays: float
     filter: float
-
-
-@dataclass(frozen=True)
-class DirectFfma:
-    """Direct products on FFMA units (families/direct/cost.py)."""
-
-    share: float
 
 
 @dataclass(frozen=True)
@@ -295,10 +289,22 @@ class Thin(Threaded):
 class Grouped(Threaded):
     """Grouped layers of few channels a group (families/grouped/cost.py)."""
 
+    filled: float
     shared: float
-    products: float
     tile: float
     step: float
+
+
+@dataclass(frozen=True)
+class Patches:
+    """Few channels that are summed, on mma.sync (families/patches/cost.py)."""
+
+    start: float
+    filled: float
+    copied: float
+    products: float
+    stored: float
+    waited: float
 
 
 @dataclass(frozen=True)
@@ -340,7 +346,6 @@ class DeviceModel:
     nested: Nested
     direct: Direct
     direct_split: DirectSplit
-    direct_ffma: DirectFfma
     implicit_gemm: ImplicitGemm
     implicit_gemm_wgmma: ImplicitGemmWgmma
     wgrad_ffma: WgradFfma
@@ -352,6 +357,7 @@ class DeviceModel:
     depthwise: Depthwise
     thin: Thin
     grouped: Grouped
+    patches: Patches
     wgrad_thin: WgradThin
     cublaslt: Cublaslt
 
@@ -359,8 +365,7 @@ class DeviceModel:
 def model_of(text: str) -> DeviceModel:
     """The model of such a file's text.
 
-    Raises ValueError that names the entry where one is missing, misspelled, no number or not
-    positive.
+    Raises ValueError that names an entry that is missing, misspelled, no number or not positive.
     """
     found = tomllib.loads(text)
     if unknown := sorted(found.keys() ^ _kinds().keys()):

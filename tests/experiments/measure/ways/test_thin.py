@@ -16,11 +16,12 @@ def test_picks_come_first_each_beside_another_family_s() -> None:
     assert 6 <= sum(firsts) < len(firsts)
     picked = {(str(layer), *rest) for (layer, *rest), _ in found[: sum(firsts)]}
     assert {(LAYER, d, "bf16") for d in ("forward", "backward_filter")} <= picked
+    assert ("32x224x224x3>64x7x7s2p3", "forward", "fp16") in picked
     (only,) = {d for (_, d, _), _ in cases(datasheet("h200"), ("backward_filter",))}
     assert only == "backward_filter"
     for _, mine in found:
         own = [p for p in mine if isinstance(p, OWN)]
-        assert 1 <= len(own) <= FASTEST
+        assert 1 <= len(own) <= 2 * FASTEST
         assert len(mine) == len(own) + 1
         assert [*mine.values()] == [True] + [False] * (len(mine) - 1)
 

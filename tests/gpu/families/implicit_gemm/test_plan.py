@@ -175,7 +175,8 @@ def test_dense_layers_of_16_bits_that_nobody_else_serves(
     monkeypatch.setattr(machine, "driver_cuda", lambda: (13, 0))
     monkeypatch.setattr(machine, "has_cublaslt", lambda: False)
     plan.cache_clear()
-    problem = Problem.of((2, 9, 9, 24), (24, *taps, 24), padding=[r // 2 for r in taps])
+    # more channels than patches serve
+    problem = Problem.of((2, 9, 9, 72), (72, *taps, 72), padding=[r // 2 for r in taps])
     algorithm = parse_algorithm(named) if named else None
     asked = Request(problem, direction, datasheet(device), algorithm, "bf16", aligned=aligned)
     found = plan(asked)

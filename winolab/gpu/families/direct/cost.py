@@ -107,5 +107,5 @@ def ffma_seconds(plan: FfmaTiling, model: DeviceModel = MODEL) -> float:
     steps = -(-c.channels // FFMA_DEPTH) * FFMA_DEPTH * math.prod(a.most for a in plan.axes)
     waves = -(-plan.grid // device.multiprocessors)
     work = waves * FFMA_POSITIONS * FFMA_CHANNELS * steps
-    rate = model.direct_ffma.share * device.lanes * device.clock
+    rate = model.direct.ffma * device.lanes * device.clock
     return c.groups * (model.device.launch + work / rate)

@@ -67,11 +67,12 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     each = overlapped(
         model.overlap.stage,
         m.shared * shared(plan),
-        m.products * products(plan),
+        model.implicit_gemm.products * products(plan),
         issued(plan, model) / m.issued,
     )
     tile = overlapped(model.overlap.call, together * each, alone(plan, model), m.waited)
-    walked = m.waited + plan.rounds * tile
+    fragments = -(-plan.steps * plan.config.bundles * plan.bundle.eights[1] // plan.config.warps_m)
+    walked = m.waited + m.filled * fragments + plan.rounds * tile
     arrays = m.copied * copying(device, data(plan), model)
     copied = max(arrays, from_l2(device, patches(plan), model))
     return d.launch + m.start + overlapped(model.overlap.call, copied, walked / device.clock)

@@ -39,7 +39,7 @@ struct GroupedFilter {
       : shared(reinterpret_cast<uint2*>(memory) + warp_n * (STEPS * NT * 32) + threadIdx.x % 32) {}
   __device__ __forceinline__ void fill(const GroupedParams& p, const GroupedChunks& chunks, int first,
                                        int warp_m) {
-#pragma unroll 2
+#pragma unroll 8  // as many loads at once: memory answers a batch
     for (int i = warp_m; i < STEPS * NT; i += WARPS_M) {
       const int step = i / NT, n = i % NT;
       shared[i * 32] = make_uint2(filter_pair(p, chunks, first, n, 2 * step),

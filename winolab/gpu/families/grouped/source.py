@@ -30,5 +30,5 @@ def source(
     constants |= {"CHUNKS": chunks[0], "PARTIAL": int(chunks[1]), "ROTATED": int(rotated)}
     constants |= dict(zip(("INPUT", "OUTPUT"), (FINISHED[t] for t in types), strict=True))
     constants |= epilogue_constants(epilogue, types[1])
-    shape = f"{v.warps_m}x{v.warps_n} warps of {v.bundles} bundles"
+    shape = f"warps={v.warps_m}x{v.warps_n} bundles={v.bundles}"
     return unit(f"grouped {shape}", constants, {}, ("grouped/kernel",))

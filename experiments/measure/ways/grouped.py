@@ -1,0 +1,107 @@
+"""On a GPU: grouped layers of few channels a group, by every block shape of the kernel for them and
+by the implicit GEMM, beside PyTorch.
+
+``python -m experiments.measure.ways.grouped [--seconds S] [--direction D] [--precision P]`` takes
+ResNeXt-50's grouped layers, of one image and of 32, and layers of 8, 16 and 32 channels a group:
+all plans of the family ``grouped`` and the implicit GEMM's fastest by prediction, interleaved with
+PyTorch in both memory orders and with a copy, a cold L2 cache before each. Rows are as of
+``experiments.measure.layers``, in experiments/results/grouped_products.jsonl, in the place of those
+of the same case. ``--summary`` shows, without a GPU, what rows say.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from experiments.harness.facts import ROOT
+from experiments.measure.layer_rows import Row, key, latest, shortened, stored
+from experiments.measure.layers import Layer, measured, tried
+from experiments.measure.throughput import compile_all
+from winolab.bench.contenders import unnamed
+from winolab.cli import bench
+from winolab.device import Device
+from winolab.gpu import driver
+from winolab.gpu.families.grouped import plan as grouped
+from winolab.gpu.families.implicit_gemm import plan as implicit_gemm
+from winolab.gpu.planner.request import Plan
+from winolab.lines import Lines, rewrite
+
+RESULTS = ROOT / "experiments" / "results" / "grouped_products.jsonl"
+# Sizes, channels and strides of ResNeXt-50's; groups of the layers of more channels a group.
+RESNEXT = (
+    (56, 128, 1), (28, 256, 1), (14, 512, 1), (7, 1024, 1),
+    (56, 256, 2), (28, 512, 2), (14, 1024, 2),
+)  # fmt: skip
+WIDE = (16, 8, 4)
+
+
+def layers() -> Iterator[Layer]:
+    """Those of many images first."""
+    for batch in (32, 1):
+        for size, channels, stride in RESNEXT:
+            yield Layer("X", size, channels, 3, stride, batch, filters=channels, groups=32)
+        if batch > 1:
+            yield from (Layer("X", 56, 128, 3, filters=128, groups=groups) for groups in WIDE)
+
+
+def plans(layer: Layer, direction: str, precision: str, device: Device) -> dict[Plan, bool]:
+    """What is measured of a case, and which is the family's fastest by prediction, that first."""
+    request = unnamed(direction, layer.problem, precision, device)
+    own = sorted(grouped.plans(request), key=lambda p: p.predicted)
+    other = min(implicit_gemm.plans(request), key=lambda p: p.predicted)
+    return {p: p is own[0] for p in (*own, other)}
+
+
+def summarized(rows: Iterable[Row]) -> Iterator[str]:
+    """Each case's times in microseconds."""
+    found: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    for case, mine in found.items():
+        torch = min(row["us"] for row in mine if row["method"] == "torch")
+        gemm = next(row["us"] for row in mine if row.get("kernel") == "implicit GEMM")
+        own = [row for row in mine if row.get("kernel") == "grouped"]
+        best, first = min(own, key=lambda row: row["us"]), next(r for r in own if r["chosen"])
+        yield (
+            f"{' '.join(case)}: PyTorch {torch}, implicit GEMM {gemm}, picked {first['us']} "
+            f"(predicted {first['predicted_us']}), best {best['us']} by {best['plan']}"
+        )
+
+
+def main(
+    seconds: Annotated[float, typer.Option(help="Time that all of it may take.")] = 60,
+    direction: Annotated[str, typer.Option(help="forward or backward_data.")] = "forward",
+    precision: Annotated[str, typer.Option(help="fp16 or bf16.")] = "fp16",
+    summary: Annotated[bool, typer.Option("--summary", help="Show what rows say, stop.")] = False,
+) -> None:
+    """Measure what time allows."""
+    end, rows = time.monotonic() + seconds, stored(RESULTS)
+    if not summary:
+        bench.ready()
+        device = driver.device(0)
+        todo = [(v, plans(v, direction, precision, device)) for v in layers()]
+        compile_all(p for _, mine in todo for p in mine)
+        machine = {"run": datetime.now(UTC).isoformat(timespec="seconds"), **bench.context()}
+        with Lines(RESULTS) as file:
+            for layer, mine in todo:
+                if time.monotonic() > end:
+                    print("no time for the rest")
+                    break
+                case = layer, direction, precision
+                made = tried(case, measured(*case, mine))
+                if made is None:
+                    break
+                for row in made:
+                    file.append({**machine, **row})
+        rows = latest(stored(RESULTS))
+        rewrite(RESULTS, shortened(rows))
+    print("\n".join(summarized(rows)))
+
+
+if __name__ == "__main__":
+    typer.run(main)
