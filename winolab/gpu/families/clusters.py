@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from winolab.device import Device
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, Walked
-from winolab.gpu.planner.rates import overlapped
+from winolab.gpu.planner.rates import l2_bytes_a_cycle, overlapped
 from winolab.options import KernelConfig
 
 KC = 64  # elements of a row or a column that a step sums
@@ -100,8 +100,8 @@ def as_many_stages_as_fit(
 @dataclass(frozen=True)
 class Walk:
     """Blocks of ``rows`` × ``columns`` sums, ``blocks`` of a multiprocessor, of which ``split_k``
-    have a part of the ``steps`` of a sum each. ``lines``: what copies of rows, and of columns, cost
-    by the lines that they touch (boxes.lines)."""
+    have a part of the ``steps`` of a sum each, of operands of ``data`` bytes. ``lines``: what
+    copies of rows, and of columns, cost by the lines that they touch (boxes.lines)."""
 
     rows: int
     columns: int
@@ -109,6 +109,7 @@ class Walk:
     split_k: int
     sums: int  # such blocks, parts of one counted once
     steps: int
+    data: int
     lines: tuple[float, float] = (1.0, 1.0)
 
     def seconds(self, device: Device, m: Walked, model: DeviceModel = MODEL) -> float:
@@ -116,10 +117,14 @@ class Walk:
         behind them."""
         at_once = clusters(device, self.split_k, model) * self.blocks
         together = min(self.blocks, -(-self.sums * self.split_k // device.multiprocessors))
+        # Blocks that read the same lines at once have them of L2 together. What L2 does not hold
+        # keeps them apart: it gives lines one by one (docs/notes/110).
+        missed = max(0.0, 1 - model.gamma.kept * device.l2 / max(1, self.data))
+        taken = 1 / ((1 - missed) / m.copied + missed / min(m.copied, l2_bytes_a_cycle(model)))
         size = self.rows * self.columns * together
         products = m.products * KC * size / device.matrix
         rows, columns = self.rows * self.lines[0], self.columns * self.lines[1]
-        copied = 2 * KC * (rows + columns) * together / m.copied
+        copied = 2 * KC * (rows + columns) * together / taken
         step = overlapped(model.overlap.call, products, copied, m.step)
         behind = m.sum * size + (m.meeting + m.brought * size) * (self.split_k > 1)
         rounds = -(-self.sums // at_once)

@@ -17,7 +17,6 @@ def seconds(call: Tiling, model: DeviceModel = MODEL) -> float:
     device, v, m, c = call.device, call.config, model.im2col, call.correlation
     inner = c.out_channels if c.rotated else c.channels
     touched = lines(c.channels, model.direct.askew), lines(inner, model.direct.askew)
-    main = Walk(v.bn, v.bm, v.blocks, v.split_k, call.work_tiles, call.steps, touched)
     met = math.prod(
         min(size, outputs * taps)
         for size, outputs, taps in zip(c.input, c.output, c.filter, strict=True)
@@ -25,6 +24,8 @@ def seconds(call: Tiling, model: DeviceModel = MODEL) -> float:
     elements = c.batch * met * c.channels + math.prod(c.filter) * c.channels * c.out_channels
     y = c.batch * math.prod(c.output) * c.out_channels
     item, out = ITEMSIZE[DTYPES[call.precision]], ITEMSIZE[call.out_dtype]
-    arrays = copying(device, c.groups * (item * elements + out * y), model)
+    data = c.groups * item * elements
+    main = Walk(v.bn, v.bm, v.blocks, v.split_k, call.work_tiles, call.steps, data, touched)
+    arrays = copying(device, data + c.groups * out * y, model)
     start = model.device.launch + m.start / device.clock
     return start + overlapped(model.overlap.reading, main.seconds(device, m, model), arrays)

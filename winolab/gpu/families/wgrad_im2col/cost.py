@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from winolab.gpu.families.clusters import Walk
-from winolab.gpu.families.reading import reading
+from winolab.gpu.families.reading import operands, reading
 from winolab.gpu.families.wgrad_im2col.tiling import Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel
 
@@ -11,7 +11,8 @@ from winolab.gpu.planner.device_model import MODEL, DeviceModel
 def seconds(call: Tiling, model: DeviceModel = MODEL) -> float:
     """Predicted time: rounds of clusters, a block's steps, what is around them."""
     device, v, m = call.device, call.config, model.wgrad_im2col
-    main = Walk(v.bo, v.bi, v.blocks, v.split_k, call.work_tiles, call.steps)
+    data = operands(call.problem, call.precision)
+    main = Walk(v.bo, v.bi, v.blocks, v.split_k, call.work_tiles, call.steps, data)
     start = model.device.launch + m.start / device.clock
     taken = main.seconds(device, m, model)
     return start + reading(call.problem, call.precision, device, taken, model)
