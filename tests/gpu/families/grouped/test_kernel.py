@@ -10,7 +10,7 @@ import pytest
 
 from tests.gpu import hosted, random_plans
 from tests.gpu.families.depthwise.cases import on_gpu, operands, too_far
-from tests.gpu.families.grouped.cases import DIRECTIONS, PRECISIONS, PROBLEMS, offered
+from tests.gpu.families.grouped.cases import DIRECTIONS, PRECISIONS, PROBLEMS, layer, offered
 from winolab.device import H100, REGISTERS
 from winolab.gpu.families.grouped import launch
 from winolab.gpu.families.grouped import plan as grouped
@@ -96,6 +96,15 @@ def test_filters_that_are_not_aligned_have_the_same_bits(
         assert launch.parameters(p, view, other, view).values[at] == 0
     monkeypatch.setattr(View, "in_vectors", lambda *given: False)
     assert (on_cpu(p, a, b) == due).all()
+
+
+def test_addresses_of_what_is_not_there_are_aligned() -> None:
+    """Beside a dimension's only element, whose distance to others may be any, too."""
+    p = offered(layer((1, 9, 1, 32), 32, (3, 3), padding=1, groups=8), "forward", "fp16")[0]
+    view = View(0, (1, 0, 64, 3))
+    values = launch.parameters(p, view, View(0, (36, 36, 12, 4, 1)), view).values
+    at = {name: i for i, (name, _) in enumerate(launch.PARAMS.fields)}
+    assert [values[at[f"x_{name}"]] for name in ("batch", "depth", "row", "pixel")] == [0, 0, 64, 0]
 
 
 def test_random_problems() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from statistics import geometric_mean
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from experiments.measure.layer_rows import stored
 from experiments.measure.ways.grouped import RESULTS, layers
 from tests.gpu.families.grouped.cases import DIRECTIONS, PRECISIONS, PROBLEMS, layer, offered
-from winolab.algorithm import gamma
+from winolab.algorithm import Problem, gamma
 from winolab.bench.contenders import unnamed
 from winolab.bench.networks import distinct
 from winolab.device import H100, datasheet
@@ -108,6 +109,36 @@ def test_what_is_refused() -> None:
         offered(layer((0, 5, 5, 8), 8, (3, 3), groups=2), "forward", "fp16")
     with pytest.raises(ValueError, match=r"90x90 .* B of 232448 B of shared memory"):
         offered(problem, "forward", "fp16", config=Config(90, 90, 2, 2, 4, 1, 1))
+
+
+def test_places_have_bits_for_what_is_far_apart() -> None:
+    """Outputs of a phase of backward data lie a stride apart: 16 bits count columns, 15 rows."""
+    wide = layer((1, 1 << 20, 16), 16, (3,), stride=300, groups=4)
+    high = layer((1, 1 << 20, 1, 16), 16, (3, 1), stride=(300, 1), groups=4)
+    for problem, (rows, columns), most in ((wide, (1, 219), 1 << 16), (high, (110, 1), 1 << 15)):
+        found = offered(problem, "backward_data", "fp16")
+        assert found
+        for p in found:
+            assert (p.config.rows - 1) * p.axes[1].stride < 1 << 15
+            assert (p.config.columns - 1) * p.axes[2].stride < 1 << 16
+        assert (max(rows, columns) - 1) * 300 < most <= max(rows, columns) * 300
+        config = Config(rows, columns, 2, 1, 2, 1, 1)
+        assert offered(problem, "backward_data", "fp16", config=config)
+        more = Config(rows + (rows > 1), columns + (columns > 1), 2, 1, 2, 1, 1)
+        with pytest.raises(ValueError, match=r"lie too far apart by stride"):
+            offered(problem, "backward_data", "fp16", config=more)
+        assert offered(problem, "forward", "fp16", config=replace(more, rows=1, columns=1))
+
+
+def test_a_work_tile_behind_the_last_is_counted() -> None:
+    """Blocks look one further: numbers up to 2^31 have to hold where that would be."""
+    for batch, length in ((1 << 31) - 2, 1), (1, (1 << 31) - 4):
+        problem = layer((batch, length, 16), 16, (1,), groups=4)
+        with pytest.raises(ValueError, match="work tiles or of places of a grouped layer is 2147"):
+            offered(problem, "forward", "fp16")
+    padded = Problem(1, 16, 16, (64,), (3,), (100,), ((0, (1 << 31) - 100),), (1,), 4)
+    with pytest.raises(ValueError, match="work tiles or of places of a grouped layer is 2147"):
+        offered(padded, "forward", "fp16")
 
 
 def test_a_plan_says_what_it_is() -> None:

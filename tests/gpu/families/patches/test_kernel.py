@@ -11,13 +11,21 @@ import pytest
 
 from tests.gpu import hosted, random_plans
 from tests.gpu.families.depthwise.cases import on_gpu, operands, too_far
-from tests.gpu.families.patches.cases import DIRECTIONS, PRECISIONS, PROBLEMS, offered, served
+from tests.gpu.families.patches.cases import (
+    DIRECTIONS,
+    PRECISIONS,
+    PROBLEMS,
+    layer,
+    offered,
+    served,
+)
+from winolab.algorithm import Problem
 from winolab.device import H100
 from winolab.gpu.families.patches import launch
 from winolab.gpu.families.patches import plan as patches
 from winolab.gpu.families.patches.config import SHAPES, WIDTHS, Config
 from winolab.gpu.families.patches.plan import PatchesPlan
-from winolab.gpu.params import View
+from winolab.gpu.params import Params, View
 from winolab.ref.algorithms import convolution
 
 CASES = [(d, name) for d in DIRECTIONS for name in served(d)]
@@ -95,6 +103,51 @@ def test_how_rows_are_copied() -> None:
     assert vectors("no lead") == (0, 0, 32)
     assert vectors("stem") == (0, 1, 17)  # 39 numbers of a row
     assert vectors("48, 1x1") == (8, 0, 48)
+
+
+@pytest.mark.parametrize("channels", [4, 12, 2, 8])
+def test_what_lies_behind_a_row_s_only_pixel_is_not_asked(
+    channels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The distance of pixels that are not there may be any, as behind PyTorch's ``unsqueeze``."""
+    p = offered(layer((2, 9, 1, channels), 8, (3, 3), padding=1), "forward", "fp16")[0]
+    a, b = operands(p.problem, "forward", "fp16")
+    due, given = on_cpu(p, a, b), launch.parameters
+    for stride in (0, 1, 7, 1000):
+
+        def parameters(call: PatchesPlan, x: View, *others: View, stride: int = stride) -> Params:
+            return given(call, replace(x, strides=(*x.strides[:3], stride)), *others)
+
+        monkeypatch.setattr(launch, "parameters", parameters)
+        assert (on_cpu(p, a, b) == due).all()
+
+
+def test_what_32_bits_do_not_count_is_copied_by_pixels() -> None:
+    """A kernel counts elements of rows in vectors: of all positions as one row, and of padding."""
+    sides = (1, 1 << 14, 1 << 14)
+    padded = Problem(1, 4, 8, (1 << 20,), (3,), (32,), ((1 << 30, 0),), (1,), 1)
+    for problem, due in (
+        (layer((*sides, 4), 8, (1, 1)), 8),
+        (layer((*sides, 12), 8, (1, 1)), 0),
+        (padded, 0),
+        (replace(padded, padding=((1 << 28, 0),)), 8),
+    ):
+        (p,) = offered(problem, "forward", "fp16", config=Config(8, 8, 32))
+        step = problem.in_channels << 14
+        view = View(0, (step << 14, step << 14, step, problem.in_channels))
+        assert launch._vectors(p.patches, view, 2)[0] == due
+
+
+def test_more_positions_than_32_bits_count_are_no_row() -> None:
+    """They stay rows: a launch has all of its numbers."""
+    for side, rows in ((47_000, False), (40_000, True)):
+        problem = layer((1, side, side, 1), 8, (1, 1))
+        p = min(offered(problem, "forward", "fp16"), key=lambda p: p.predicted)
+        strides = (0, side * side, side, 1)
+        x, y = View(0, strides), View(0, tuple(8 * s for s in strides))
+        values = launch.parameters(p, x, View(0, (1,) * 5), y).values
+        at = {name: i for i, (name, _) in enumerate(launch.PARAMS.fields)}
+        assert values[at["width"]] == (side * side if rows else side)
 
 
 def test_work_tiles_are_shared_by_blocks_that_stay() -> None:

@@ -64,6 +64,9 @@ def test_what_is_refused() -> None:
         offered(PROBLEMS["odd"], "forward", "fp16", config=config)
     with pytest.raises(ValueError, match=r"not 1 group of 24 channels .* with stride \(2, 2\)"):
         offered(problem, "backward_data", "fp16", config=config)
+    for wrong in (Config(8, 8, 48), Config(3, 8, 32), Config(8, 16, 96, 2), Config(0, 8, 32)):
+        with pytest.raises(ValueError, match=f"no kernel of {wrong}; name one"):
+            offered(problem, "forward", "fp16", config=wrong)
     with pytest.raises(ValueError, match="need something to sum"):
         offered(layer((0, 5, 5, 3), 8, (3, 3)), "forward", "fp16")
     far = layer((1, 9, 9000, 4), 8, (1, 2), dilation=8000)

@@ -25,18 +25,23 @@ def parameters(call: Tiling, x: View, w: View, y: View) -> Params:
     c, v = call.correlation, call.config
     address, m, channel, *taps = correlation_params.filter_map(c, w, 0, ITEMSIZE[call.dtype])
     group = (c.channels if c.rotated else c.out_channels) * w.strides[0]
+    # Addresses of what is not copied are aligned, too: of a dimension's only element by no stride.
+    sizes = zip(x.strides, (c.batch, *c.input), strict=True)
+    batch, depth, row, pixel = (stride if n > 1 else 0 for stride, n in sizes)
     divisors = v.columns, call.wide, call.high, call.own, call.across, call.down
     params = PARAMS.pack(
         x.address,
         address,
         y.address,
-        *x.strides[:3],
+        batch,
+        depth,
+        row,
         *y.strides[:3],
         m,
         channel,
         *taps,
         group,
-        x.strides[3],
+        pixel,
         y.strides[3],
         *c.input,
         *c.output,

@@ -12,7 +12,7 @@ from typing import Self
 from winolab.algorithm import Algorithm, Tile, direct
 from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.words import plural
-from winolab.gpu.families.axes import counted
+from winolab.gpu.families.axes import MOST_STRIDE, counted
 from winolab.gpu.families.grouped import cost, launch
 from winolab.gpu.families.grouped.config import MOST, Config, bundle, configs
 from winolab.gpu.families.grouped.source import source
@@ -115,6 +115,11 @@ def plans(request: Request) -> Iterator[GroupedPlan]:
                 continue
             room = request.device.shared_memory
             raise ValueError(f"{v} needs {made.shared_memory} B of {room} B of shared memory")
-        if (most := max(made.work_tiles * made.slices * made.phases, made.grid)) > COUNTED:
-            raise uncounted("the number of work tiles of a grouped layer", most)
+        if not made.counted:
+            if not config:
+                continue
+            raise ValueError(f"outputs of {v} lie too far apart by stride {request.problem.stride}")
+        tiles = max(made.work_tiles * made.slices * made.phases, made.grid)
+        if (most := max(tiles, *(a.outputs * a.stride for a in made.axes))) > COUNTED - MOST_STRIDE:
+            raise uncounted("the number of work tiles or of places of a grouped layer", most)
         yield replace(made, predicted=cost.seconds(made))

@@ -115,6 +115,13 @@ class Tiling(Phased):
         return -(-self.config.positions // together) * together
 
     @property
+    def counted(self) -> bool:
+        """Whether a place has bits for how far a work tile's outputs lie from its first one."""
+        _, high, wide = self.axes
+        down, across = (self.config.rows - 1) * high.phases, (self.config.columns - 1) * wide.phases
+        return down < 1 << 15 and across < 1 << 16
+
+    @property
     def row_pitch(self) -> int:
         """Bytes from a row of the patch to the next, so that outputs of two rows that follow each
         other lie in banks as those of one row do."""

@@ -16,6 +16,7 @@ MOST_CHANNELS = 64  # that are summed: others fill wgmma's steps
 MOST_SUMMED = 512  # taps times channels, of which shared memory has the filter
 MOST_SHARED = 100 << 10  # bytes of a block: two blocks of 9.0, one of 8.x
 LANE = 8  # output channels that a lane stores at once
+MOST_WIDE = 128  # tiles times output channels of a warp, half of which its sums' registers are
 KEPT = 48  # registers of a thread beside its sums
 # Rows and columns of positions of a block, and tiles of 16 that a warp has at once.
 SHAPES = tuple(
@@ -38,6 +39,12 @@ class Config(KernelConfig):
 
     def __str__(self) -> str:
         return f"{self.rows}x{self.columns} positions {self.width} channels tiles={self.tiles}"
+
+    @property
+    def runs(self) -> bool:
+        """Whether a kernel has this shape."""
+        known = (self.rows, self.columns, self.tiles) in SHAPES and self.width in WIDTHS
+        return known and self.tiles * self.width <= MOST_WIDE
 
     @property
     def threads(self) -> int:
@@ -86,5 +93,6 @@ def configs(c: Correlation) -> Iterator[Config]:
     filled = -(-c.out_channels // 32) * 32
     for rows, columns, tiles in SHAPES:
         for width in WIDTHS:
-            if width <= filled and tiles * width <= 128:
-                yield Config(rows, columns, width, tiles)
+            v = Config(rows, columns, width, tiles)
+            if width <= filled and v.runs:
+                yield v

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import correlation_params
 from winolab.gpu.families.epilogue import finished
 from winolab.gpu.families.patches.config import LANE, pairs, vector
 from winolab.gpu.families.patches.tiling import Patches, Tiling
-from winolab.gpu.params import Kernels, Params, View, in_order, quotient
+from winolab.gpu.params import MOST, Kernels, Params, View, in_order, quotient
 from winolab.gpu.planner.request import ITEMSIZE
 
 PARAMS = layout("PatchParams", "patches/kernel", beside="quotient")
@@ -29,6 +31,8 @@ def parameters(call: Tiling, x: View, w: View, y: View) -> Params:
         c = call.row
     cut = Patches(c, call.config)
     across, down = cut.tiles
+    if c.input[2] == 1:  # nobody asks what lies behind a row's only pixel: rows are dense
+        x = replace(x, strides=(*x.strides[:3], c.channels))
     x_vector, skip, units = _vectors(cut, x, sizes[0])
     divisors = (
         units, cut.lines, across, down, c.output[0],
@@ -76,10 +80,10 @@ def _vectors(cut: Patches, x: View, size: int) -> tuple[int, int, int]:
         return LANE if aligned else 0, 0, cut.units
     begins = (s for s, n in zip(x.strides, (c.batch, *c.input[:2]), strict=False) if n > 1)
     steps = [*begins, c.input[2] * c.channels, cut.config.columns * c.stride[2] * c.channels]
+    dense = x.strides[3] == c.channels and cut.reach * c.channels <= MOST
     for width in (LANE, LANE // 2):
         skip = -c.padding[2] * c.channels % width
         units = -(-(skip + cut.span * c.channels) // width)
-        dense = x.strides[3] == c.channels or c.input[2] == 1
         paired = cut.odd or skip % 2 == cut.lead
         if dense and paired and units <= cut.units and x.in_vectors(width * size, steps, size):
             return width, skip, units

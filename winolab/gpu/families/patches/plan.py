@@ -14,8 +14,8 @@ from winolab.gpu.families.direct_products import arithmetic
 from winolab.gpu.families.patches import cost, launch
 from winolab.gpu.families.patches.config import MOST_SHARED, Config, configs, serves
 from winolab.gpu.families.patches.source import source
-from winolab.gpu.families.patches.tiling import Tiling
-from winolab.gpu.params import MOST, Kernels, View, uncounted
+from winolab.gpu.families.patches.tiling import POSITIONS, Tiling
+from winolab.gpu.params import Kernels, View, uncounted
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.request import Request
 
@@ -102,6 +102,8 @@ def plans(request: Request) -> Iterator[PatchesPlan]:
             f"products of patches serve one group of few channels, to multiples of 8, not "
             f"{plural(c.groups, 'group')} of {what} with {steps}"
         )
+    if config and not config.runs:
+        raise ValueError(f"products of patches have no kernel of {config}; name one of configs()")
     found: dict[tuple[int, ...], PatchesPlan] = {}
     for v in (config,) if config else configs(c):
         p = PatchesPlan(
@@ -114,7 +116,7 @@ def plans(request: Request) -> Iterator[PatchesPlan]:
         if not all(cut.counted for cut in both):
             continue
         work_tiles = max(cut.work_tiles for cut in both)
-        if (most := max(work_tiles * p.blocks_m, c.batch * max(c.output))) > MOST - (1 << 14):
+        if (most := max(work_tiles * p.blocks_m, c.batch * max(c.output))) > POSITIONS:
             raise uncounted("the number of positions of a thin layer", most)
         p = replace(p, predicted=cost.seconds(p))
         key = v.rows * v.columns, v.tiles, v.width

@@ -9,10 +9,12 @@ from winolab.algorithm import Problem
 from winolab.device import Device
 from winolab.gpu.families.axes import row
 from winolab.gpu.families.patches.config import DEEP, LANE, Config, pairs, pixel, vector
+from winolab.gpu.params import MOST
 from winolab.gpu.planner.correlation import Correlation
 
 KEPT = 1 << 10  # bytes of shared memory of a block that the system takes
 PLACE = 16  # bytes of a table's entry, and of a lane's fragment of the filter
+POSITIONS = MOST - (1 << 14)  # of a row, so that its last work tile is counted, too
 LEVELS, LINES, COLUMNS = 32, 1 << 12, 1 << 14  # of a work tile's x that a place counts
 ELEMENT = 2  # bytes
 
@@ -48,6 +50,13 @@ class Patches:
     def _met(self, axis: int, outputs: int) -> int:
         c = self.correlation
         return (outputs - 1) * c.stride[axis] + (c.filter[axis] - 1) * c.dilation[axis] + 1
+
+    @property
+    def reach(self) -> int:
+        """Pixels from a row's first one to the furthest that work tiles ask for."""
+        c = self.correlation
+        met = self.tiles[0] * self.config.columns * c.stride[2] + self.span - c.padding[2]
+        return max(c.input[2], abs(c.padding[2]), met)
 
     @property
     def rows(self) -> int:
@@ -137,7 +146,7 @@ class Tiling:
         """The same with all positions as one row, where single taps meet all of them in order."""
         c = self.correlation
         in_order = c.unit and {*c.filter} == {1} and not any(c.padding) and c.input == c.output
-        return row(c) if in_order else c
+        return row(c) if in_order and c.batch * math.prod(c.output) <= POSITIONS else c
 
     @property
     def patches(self) -> Patches:
