@@ -10,6 +10,7 @@ MATRIX = {(7, 0): 512, (7, 5): 256, (8, 0): 1024, (8, 6): 256, (8, 9): 256, (9, 
 # With sums in FP16: as fast, but on those that GeForces have, twice.
 TENSOR = MATRIX | {c: 2 * MATRIX[c] for c in ((7, 5), (8, 6), (8, 9))}
 LEAST = 256  # what later ones have at least
+SYSTEM = 1 << 10  # bytes of each block's shared memory that the driver takes: 8.0 and later
 REGISTERS = 65536  # 32-bit, of a multiprocessor: compute capability 3.7 to 9.0
 
 
@@ -43,6 +44,11 @@ class Device:
         capability 9.0 and 10.0, but not 8.x and 12.0.
         """
         return self.compute_capability >= (9, 0) and self.shared_memory >= 227 << 10
+
+    def resident(self, shared_memory: int) -> int:
+        """Blocks of so many bytes of shared memory that a multiprocessor has room for, as CUDA's
+        occupancy calculator counts them: it has SYSTEM more than a block can have."""
+        return (self.shared_memory + SYSTEM) // (shared_memory + SYSTEM)
 
     @property
     def wgmma(self) -> bool:

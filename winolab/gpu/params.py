@@ -15,8 +15,17 @@ POINTER, LONG, INT, FLOAT, MAP = "Q", "q", "i", "f", "128s"  # as struct packs t
 ALIGNMENT = 64  # bytes, of a struct with tensor maps
 MOST = 2**31 - 1  # that kernels count, in 32 bits
 VECTOR = 16  # bytes of the widest access
+ALIGNED = 256  # bytes: where an array of the workspace may begin, as cudaMalloc's do
+LINE = 128  # bytes of memory that are read at once
+BANKS = 32  # of shared memory, words of 4 bytes
+SHARED_LINE = 4 * BANKS  # bytes of shared memory that are read or written at once
 MOST_BLOCKS = 65_535  # of a launch along y and along z, as CUDA counts them
 MATMUL = "cublasLtMatmul"  # what a library has among kernels
+
+
+def aligned(size: int) -> int:
+    """Bytes of the workspace that an array of so many takes."""
+    return -(-size // ALIGNED) * ALIGNED
 
 
 def uncounted(name: str, value: int) -> ValueError:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-LINE = 128  # bytes
+from winolab.gpu.params import LINE
 
 
 @dataclass(frozen=True)

@@ -217,7 +217,6 @@ class WgradWinograd:
     products: float
     split_products: float
     small: float
-    split_start: float
     block: float
     cached: float
 

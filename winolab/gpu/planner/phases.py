@@ -16,7 +16,7 @@ from winolab.algorithm import Algorithm, Direct, Gamma, Problem, Tile, Winograd,
 from winolab.arguments.words import plural
 from winolab.device import Device
 from winolab.gpu.codegen.translation_unit import TranslationUnit
-from winolab.gpu.params import Kernels, View
+from winolab.gpu.params import Kernels, View, aligned
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.fallback import PlanWithFallback
@@ -27,7 +27,6 @@ from winolab.problem import NAMES
 from winolab.ref.algorithms.dwm.parts import Part, parts
 from winolab.ref.arithmetic.split import Scale
 
-PLACED = 256  # bytes, of what lies in the workspace
 LEAST = 20e-6  # seconds that a phase takes at least, with its launches
 LEADERS = 3  # kernels that are tried
 
@@ -134,7 +133,7 @@ class PhasedPlan(BasePlan):
 
     @property
     def _place(self) -> int:
-        return -(-self.beside // PLACED) * PLACED
+        return aligned(self.beside)
 
     def scaled(self, scale: Scale | None) -> PhasedPlan:
         """The plan with the caller's scale where its products are split."""

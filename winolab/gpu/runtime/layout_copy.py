@@ -14,7 +14,7 @@ from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.epilogue import constants as epilogue_constants
-from winolab.gpu.params import MOST, VECTOR, Kernels, Params, uncounted
+from winolab.gpu.params import LINE, MOST, VECTOR, Kernels, Params, uncounted
 from winolab.gpu.runtime.array_layout import ArrayLayout
 
 KERNEL, THREADS = "winolab_layout_copy", 256
@@ -28,7 +28,7 @@ TILES = {
 ONE_ROW: tuple[int, int] = (4096, 1)  # serves too where nothing is transposed
 # By 238 tiles of 34 copies on an H200: what rows shorter than a line of memory cost, accesses of
 # one element, stores of rows that begin anywhere, and 16-bit elements of merged rows.
-LINE, SHORT, SCALAR, CUT, MERGED = 128, 0.6, 3.0, 7.0, 1.3
+SHORT, SCALAR, CUT, MERGED = 0.6, 3.0, 7.0, 1.3
 LONGEST = 1 << 30  # elements of an axis: a tile more is still counted
 BLOCKED = 3  # axes beside f and g
 

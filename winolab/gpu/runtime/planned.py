@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from winolab.device import Device
-from winolab.gpu.params import Finish
+from winolab.gpu.params import Finish, aligned
 from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.request import ITEMSIZE, Plan, Request
 from winolab.gpu.runtime.array_layout import ArrayLayout
@@ -19,7 +19,6 @@ from winolab.options import ConvOptions
 from winolab.problem import Problem
 
 A, B, OUT, WORKSPACE, BIAS, RESIDUAL = range(6)  # numbers of the recorded addresses
-ALIGNED = 256  # bytes, of what lies in the workspace
 
 
 @dataclass(frozen=True)
@@ -122,11 +121,11 @@ class PlannedCall:
             chosen = fused or chosen
             finishing = None if fused else replace(finishing, residual=residual)
         copies: dict[str, Copied] = {}
-        place = _ceil(workspace)
+        place = aligned(workspace)
         for name, (number, source, target, each) in arrays.items():
             if chosen and not problem.empty and source != target:
                 copies[name] = Copied(number, place, LayoutCopy.of(source, target, each))
-                place = _ceil(copies[name].end)
+                place = aligned(copies[name].end)
         if made and (finishing or out != wanted):
             copy = LayoutCopy.of(out, wanted, out_size, finishing)
             copies["out"] = Copied(OUT, None if out == wanted else place, copy)
@@ -189,10 +188,6 @@ def _as_planes(operand: Operand, step: int, itemsize: int) -> Operand:
     """The operand read in place where it would be copied and is planes at such steps."""
     planes = operand.given.planes(step, itemsize) if operand.copied else None
     return Operand(planes, operand.given) if planes else operand
-
-
-def _ceil(place: int) -> int:
-    return -(-place // ALIGNED) * ALIGNED
 
 
 def plan_for(asked: Resolved, out: ArrayLayout, apart: bool = False) -> Plan | None:

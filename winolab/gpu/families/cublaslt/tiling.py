@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from winolab.algorithm import Problem
 from winolab.device import Device
 from winolab.gpu.families.cublaslt.config import Config
-from winolab.gpu.params import VECTOR
+from winolab.gpu.params import VECTOR, aligned
 from winolab.gpu.planner.request import ITEMSIZE
-
-ALIGNED = 256  # bytes, of the library's workspace
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class Tiling:
     @property
     def beside_library(self) -> int:
         """Bytes of the workspace before the library's."""
-        return -(-self.parts // ALIGNED) * ALIGNED
+        return aligned(self.parts)
 
     @property
     def alignment(self) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from winolab.gpu.families.depthwise.shape import Depthwise
-from winolab.gpu.params import VECTOR
+from winolab.gpu.params import LINE, VECTOR
 from winolab.gpu.planner.correlation import without_depth
 from winolab.options import KernelConfig
 
@@ -24,7 +24,6 @@ KNOWN = frozenset(
 )
 MOST_STRIDE = 2  # that is a template parameter
 REGISTERS = 200  # that sums, taps and columns of a thread may take
-LINE = 128  # bytes of memory that are read at once
 MOST_STATIC = 48 << 10  # bytes of shared memory that may be declared
 MOST_BOX = 256  # elements of a dimension of a bulk tensor copy
 FEW = 1 << 20  # outputs that plain kernels compute

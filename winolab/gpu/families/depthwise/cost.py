@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from winolab.device import REGISTERS
 from winolab.gpu.families.depthwise.config import (
-    LINE,
     THREADS,
     Reach,
     ahead,
@@ -17,15 +16,14 @@ from winolab.gpu.families.depthwise.config import (
     window,
 )
 from winolab.gpu.families.depthwise.tiling import TOGETHER, Tiling
+from winolab.gpu.params import BANKS, LINE
 from winolab.gpu.planner.device_model import MODEL, DeviceModel
 from winolab.gpu.planner.rates import copying, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 
 SLICES, AHEAD = 8, 8  # of the sum of shares: threads of an element, loads
-KEPT = 1 << 10  # bytes of shared memory of a block that the system takes
 WARP = 32  # threads
 ADDED = 10  # instructions by which a warp adds a tap up
-BANKS = 32  # of shared memory, words of 4 bytes
 BEGUN = 2  # steps' worth of instructions before the one step of a plain thread
 
 
@@ -64,7 +62,7 @@ def resident(plan: Tiling) -> int:
         return max(1, min(16, REGISTERS // (THREADS * min(255, used))))
     found = min(16, REGISTERS // (plan.config.threads * min(255, registers(*of))))
     size = max(plan.shared().values()) + static_memory(*of, ITEMSIZE[plan.dtype])
-    found = min(found, plan.device.shared_memory // (size + KEPT))
+    found = min(found, plan.device.resident(size))
     return max(1, found)
 
 

@@ -24,8 +24,9 @@ from winolab.gpu.families.fused2d.layouts import (
     Layout,
     layout,
 )
+from winolab.gpu.params import BANKS
 
-BANKS, LANES = 32, 32
+LANES = 32
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from winolab.gpu.families.gamma_wgmma.config import (
 )
 from winolab.gpu.families.gamma_wgmma.input import padded_size
 from winolab.gpu.families.gamma_wgmma.tiling import Tiling, cluster_slots
+from winolab.gpu.params import SHARED_LINE
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, GammaWgmma
 from winolab.gpu.planner.rates import copying, l2_bytes_a_cycle, overlapped
@@ -31,7 +32,6 @@ from winolab.gpu.planner.request import ITEMSIZE, Request
 from winolab.ref.arithmetic.split import products
 
 HALF = 2  # bytes of a part
-SHARED_BYTES = 128  # a cycle, that shared memory reads or writes
 
 
 class Stage(NamedTuple):
@@ -53,7 +53,7 @@ class Stage(NamedTuple):
         return m.stage + overlapped(
             model.overlap.stage,
             self.products / device.matrix,
-            m.shared * self.shared / SHARED_BYTES,
+            m.shared * self.shared / SHARED_LINE,
             (far * self.filters + m.x * self.x) / l2_bytes_a_cycle(model),
             m.transform * self.transforms,
             m.box * self.boxes,

@@ -8,13 +8,12 @@ from itertools import accumulate
 
 from winolab.device import Device
 from winolab.gpu.codegen.structs import layout
-from winolab.gpu.params import VECTOR, Kernels, TensorMap, View
+from winolab.gpu.params import VECTOR, Kernels, TensorMap, View, aligned
 from winolab.gpu.planner.correlation import Correlation
 
 # The parameter struct of pad_channels.cuh, field for field.
 PAD_PARAMS = layout("PadParams", "gamma_wgmma/pad_channels")
 PAD_THREADS, FILL_WAVES = 256, 8  # of a block; blocks of a multiprocessor
-ALIGNED = 256  # bytes: where the parts of a workspace begin
 
 
 def padded_channels(c: Correlation, size: int) -> int:
@@ -26,8 +25,7 @@ def padded_channels(c: Correlation, size: int) -> int:
 def padded_size(c: Correlation, size: int) -> int:
     """Bytes of a copy of x with so many."""
     pixels = c.batch * math.prod(c.input)
-    copy = pixels * c.groups * padded_channels(c, size) * size
-    return -(-copy // ALIGNED) * ALIGNED
+    return aligned(pixels * c.groups * padded_channels(c, size) * size)
 
 
 def fill(kernels: Kernels, c: Correlation, device: Device, x: View, to: int, size: int) -> None:

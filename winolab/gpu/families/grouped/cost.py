@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from winolab.gpu.families.grouped.config import EIGHTS, ROWS
-from winolab.gpu.families.grouped.tiling import BANKS, Tiling
-from winolab.gpu.params import VECTOR
+from winolab.gpu.families.grouped.tiling import Tiling
+from winolab.gpu.params import SHARED_LINE, VECTOR
 from winolab.gpu.planner.device_model import MODEL, DeviceModel
 from winolab.gpu.planner.rates import copying, from_l2, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
@@ -35,7 +35,9 @@ def shared(plan: Tiling) -> float:
     matrices = plan.steps * v.bundles * 4
     filters = 0 if v.kept else plan.steps * v.bundles * out * 2 / v.tiles
     exchanges = 2 * EIGHTS if ITEMSIZE[plan.out_dtype] == 2 else 0
-    return each * (matrices + filters + exchanges) + plan.pixels * plan.vectors * VECTOR / BANKS
+    return (
+        each * (matrices + filters + exchanges) + plan.pixels * plan.vectors * VECTOR / SHARED_LINE
+    )
 
 
 def products(plan: Tiling) -> float:

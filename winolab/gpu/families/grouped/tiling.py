@@ -10,11 +10,9 @@ from winolab.device import REGISTERS, Device
 from winolab.gpu.codegen.structs import size
 from winolab.gpu.families.axes import Axis, Phased
 from winolab.gpu.families.grouped.config import EIGHT, ROWS, Bundle, Config, chunks
-from winolab.gpu.params import VECTOR
+from winolab.gpu.params import SHARED_LINE, VECTOR
 from winolab.gpu.planner.correlation import Correlation
 
-KEPT = 1 << 10  # bytes of shared memory of a block that the system takes
-BANKS = 128  # bytes that shared memory gives at once
 PLACE = size("GroupedPlace", "grouped/patches")
 THREAD = 128  # registers that a thread may take
 
@@ -126,7 +124,7 @@ class Tiling(Phased):
         """Bytes from a row of the patch to the next, so that outputs of two rows that follow each
         other lie in banks as those of one row do."""
         least, wanted = self.wide * self.pixel, self.config.columns * self.pixel
-        return least + (wanted - least) % BANKS
+        return least + (wanted - least) % SHARED_LINE
 
     @property
     def own_rows(self) -> int:
@@ -161,7 +159,7 @@ class Tiling(Phased):
     def resident(self) -> int:
         """Blocks that a multiprocessor holds."""
         by_registers = REGISTERS // (THREAD * self.config.threads)
-        return max(1, min(by_registers, self.device.shared_memory // (self.shared_memory + KEPT)))
+        return max(1, min(by_registers, self.device.resident(self.shared_memory)))
 
     @property
     def workers(self) -> int:

@@ -9,11 +9,9 @@ from winolab.algorithm import Problem
 from winolab.device import Device
 from winolab.gpu.families.axes import Phased
 from winolab.gpu.families.implicit_gemm.config import FILLED, Config
-from winolab.gpu.params import VECTOR
+from winolab.gpu.params import VECTOR, aligned
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import ITEMSIZE
-
-ROOM = 256  # bytes that arrays of the workspace are aligned to
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class Tiling(Phased):
         x = 0 if c.rotated else c.batch * math.prod(c.input) * each
         far = c.channels if c.rotated else c.out_channels
         w = 0 if self.gradient else far * math.prod(c.filter) * each
-        return -(-x // ROOM) * ROOM, -(-w // ROOM) * ROOM
+        return aligned(x), aligned(w)
 
     @property
     def blocks_rows(self) -> int:

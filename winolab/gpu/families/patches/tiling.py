@@ -12,7 +12,6 @@ from winolab.gpu.families.patches.config import DEEP, LANE, Config, pairs, pixel
 from winolab.gpu.params import MOST
 from winolab.gpu.planner.correlation import Correlation
 
-KEPT = 1 << 10  # bytes of shared memory of a block that the system takes
 PLACE = 16  # bytes of a table's entry, and of a lane's fragment of the filter
 POSITIONS = MOST - (1 << 14)  # of a row, so that its last work tile is counted, too
 LEVELS, LINES, COLUMNS = 32, 1 << 12, 1 << 14  # of a work tile's x that a place counts
@@ -166,8 +165,7 @@ class Tiling:
     @property
     def resident(self) -> int:
         """Blocks that a multiprocessor holds."""
-        held = self.device.shared_memory // (self.shared_memory + KEPT)
-        return max(1, min(self.config.blocks, held))
+        return max(1, min(self.config.blocks, self.device.resident(self.shared_memory)))
 
     @property
     def workers(self) -> int:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from winolab.gpu.params import VECTOR
+from winolab.gpu.params import LINE, VECTOR
 from winolab.gpu.planner.correlation import Correlation
 from winolab.options import KernelConfig
 
@@ -19,7 +19,7 @@ REGISTERS = 128  # that a thread may take: two blocks of a multiprocessor
 # Bytes of x's lines that a block of "outputs" touches in a filter's rows, for a chunk of channels
 # narrower than a line: L1 has lost so many at the next chunk. 32x512x512x3>64x3x3p1 in FP32 takes
 # 12.6 ms backward with one lane a position, 3.2 with four (thin.jsonl).
-LINE, MOST_LINES = 128, 384 << 10  # bytes
+MOST_LINES = 384 << 10  # bytes
 MOST_SHARED = 96 << 10  # bytes of a filter: two blocks of 9.0, one of 8.x
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from winolab.gpu.families.thin.config import LINE, THREADS
+from winolab.gpu.families.thin.config import THREADS
 from winolab.gpu.families.thin.tiling import Tiling
+from winolab.gpu.params import LINE
 from winolab.gpu.planner.device_model import MODEL, DeviceModel
 from winolab.gpu.planner.rates import copying, overlapped
 from winolab.gpu.planner.request import ITEMSIZE

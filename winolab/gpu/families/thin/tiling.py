@@ -10,8 +10,6 @@ from winolab.gpu.families.axes import Phased, row
 from winolab.gpu.families.thin.config import THREADS, Config
 from winolab.gpu.planner.correlation import Correlation
 
-KEPT = 1 << 10  # bytes of shared memory of a block that the system takes
-
 
 @dataclass(frozen=True)
 class Tiling(Phased):
@@ -52,7 +50,7 @@ class Tiling(Phased):
     def resident(self) -> int:
         """Blocks that a multiprocessor holds."""
         by_registers = REGISTERS // (THREADS * self.config.registers(self.correlation))
-        return max(1, min(by_registers, self.device.shared_memory // (self.shared_memory + KEPT)))
+        return max(1, min(by_registers, self.device.resident(self.shared_memory)))
 
     @property
     def workers(self) -> int:

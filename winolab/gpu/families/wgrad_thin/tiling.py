@@ -11,7 +11,6 @@ from winolab.gpu.families.wgrad import Gradient
 from winolab.gpu.families.wgrad_thin.config import Config, sides
 
 BITS = 32  # of a mask
-KEPT = 1 << 10  # bytes of shared memory of a block that the system takes
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class Tiling:
     def resident(self) -> int:
         """Blocks that a multiprocessor holds."""
         v = self.config
-        return max(1, min(v.resident, self.device.shared_memory // (v.shared_memory + KEPT)))
+        return max(1, min(v.resident, self.device.resident(v.shared_memory)))
 
     @property
     def workspace(self) -> int:

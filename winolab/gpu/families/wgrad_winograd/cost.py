@@ -74,8 +74,7 @@ def seconds(
     if base.checks_accuracy:
         main += device.launch  # budgets of what low parts may lose
     found = chunk.count * (transform + device.launch + launches * main)
-    start = m.split_start if parts == 2 else 0.0
-    return start + p.groups * (found + launches * (copying(d, sums, model) + device.launch))
+    return p.groups * (found + launches * (copying(d, sums, model) + device.launch))
 
 
 def predicted(plan: Tiling, model: DeviceModel = MODEL) -> float:
