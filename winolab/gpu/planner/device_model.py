@@ -28,7 +28,6 @@ class Shared:
     added: float
     clustered: float
     clustered_three: float
-    clustered_wgmma: float
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from winolab.algorithm import Tile
 from winolab.device import Device
+from winolab.gpu.families.clusters import clusters
 from winolab.gpu.families.gamma.config import KC, PARTS
 from winolab.gpu.families.gamma.cost import of_call
 from winolab.gpu.families.gamma.tiles import WGMMA_TILES, block_outputs, block_tiles
@@ -23,7 +24,7 @@ from winolab.gpu.families.gamma_wgmma.config import (
     Waiting,
 )
 from winolab.gpu.families.gamma_wgmma.input import padded_size
-from winolab.gpu.families.gamma_wgmma.tiling import Tiling, cluster_slots
+from winolab.gpu.families.gamma_wgmma.tiling import Tiling
 from winolab.gpu.params import SHARED_LINE
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, GammaWgmma
@@ -233,7 +234,7 @@ def least_seconds(
     for split_k in shape.splits:
         least = min(ways if split_k == 1 else ways[: len(BEST[parts])])
         cycles = -(-steps // split_k) * least + stored * _store(split_k, m)
-        computed = -(-blocks // cluster_slots(device, split_k)) * cycles / device.clock
+        computed = -(-blocks // clusters(device, split_k, model)) * cycles / device.clock
         seconds = overlapped(model.overlap.stage, computed, moving)
         found.append(of_call(device, c.groups, seconds, transformed, parts, padded, model))
     return found

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winolab.device import Device
+from winolab.gpu.families.clusters import clusters
 from winolab.gpu.families.gamma import tiling
 from winolab.gpu.families.gamma_wgmma.config import Config
 from winolab.gpu.families.gamma_wgmma.input import padded_size
 from winolab.gpu.families.gamma_wgmma.packed_batch import PackedBatch, packed_batch
-from winolab.gpu.planner.device_model import MODEL
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class Tiling(tiling.Tiling):
     def slots(self) -> int:
         """Work tiles that run at once, on a cluster each or, by multicast pairs, on a block."""
         v = self.config
-        return cluster_slots(self.device, v.split_k * v.multicast) * v.multicast
+        return clusters(self.device, v.split_k * v.multicast) * v.multicast
 
     @property
     def grid(self) -> int:
@@ -83,9 +82,3 @@ class Tiling(tiling.Tiling):
         """
         at_once = self.grid // self.config.multicast
         return at_once if at_once % max(1, self.blocks_m) == 0 else (1 << 31) - 1
-
-
-def cluster_slots(device: Device, blocks: int) -> int:
-    """Clusters of so many blocks that run at once."""
-    share = MODEL.device.clustered_wgmma if blocks > 2 else 1
-    return max(1, int(device.multiprocessors * share / blocks))
