@@ -166,6 +166,34 @@ def test_results_lie_as_their_input_does() -> None:
             assert torch.equal(y, z)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("last", ["input", "weight"])
+def test_one_channel_may_lie_last(last: str, dtype: Any) -> None:
+    """PyTorch's own result read other memory there, which oneDNN had not written."""
+    generator = torch.Generator().manual_seed(2)
+    x, w = (torch.randn(s, generator=generator).to(dtype) for s in ((2, 1, 6, 5), (2, 1, 2, 4)))
+    v = x if last == "input" else w
+    v = torch.empty_strided(v.shape, (v.stride(0), 1, *v.stride()[2:]), dtype=dtype).copy_(v)
+    operands = (v, w) if last == "input" else (x, v)
+    for stride in ((1, 2), (2, 3), 1):
+        y = winolab.torch.conv2d(*operands, stride=stride)
+        check(y, *exact_and_bound("conv2d", x, w, stride=stride), dtype)
+
+
+@pytest.mark.parametrize(("given", "dtype"), [("x", torch.float64), ("b", torch.float64)])
+def test_autocast_casts_no_bias_that_pytorch_s_does_not(given: str, dtype: Any) -> None:
+    """float64 is cast by none: the bias had been cast to whatever dtype the result has."""
+    x, w, b = X, W, torch.ones(6)
+    x, w, b = (x.to(dtype), w.to(dtype), b) if given == "x" else (x, w, b.to(dtype))
+    layer = winolab.torch.Conv2d(4, 6, 3)
+    layer.weight, layer.bias = torch.nn.Parameter(w), torch.nn.Parameter(b)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for call in (torch.nn.functional.conv2d, winolab.torch.conv2d, lambda x, *_: layer(x)):
+            with pytest.raises((RuntimeError, TypeError), match="bias"):
+                call(x, w, b)
+        assert winolab.torch.conv2d(X, W, torch.ones(6)).dtype == torch.bfloat16
+
+
 NOT_DENSE: dict[str, Any] = {
     "mkldnn": lambda v: v.to_mkldnn(),
     "sparse": lambda v: v.to_sparse(),

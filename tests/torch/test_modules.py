@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -13,6 +14,7 @@ from torch import nn
 import winolab.torch
 from tests.torch.network import tensors
 from tests.torch.samples import check, exact_and_bound
+from winolab.torch import operators
 from winolab.torch.modules import OURS
 
 PAIRS = [pytest.param(theirs, ours, id=ours.__name__) for theirs, ours in OURS.items()]
@@ -114,6 +116,67 @@ def test_an_image_s_bits_do_not_depend_on_its_batch(ours: str) -> None:
     plain = getattr(torch.nn, ours)(4, 6, 3, stride=2)
     plain.load_state_dict(layer.state_dict())
     torch.testing.assert_close(y, plain(x))
+
+
+def alone(name: str, x: Any, w: Any) -> Any:
+    """Of a batch, whose images are computed alone."""
+    return getattr(winolab.torch, name)(x, w, padding=1, batch_invariant=True)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # torch.func.jvp's
+@pytest.mark.parametrize("name", ["conv2d", "conv_transpose2d"])
+@pytest.mark.parametrize("way", ["call", "vmap", "export", "compile", "gradient", "tangent"])
+def test_images_are_computed_alone_whatever_transforms_the_call(
+    name: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches of torch.vmap had been one, and exported code had its example's batch."""
+    torch.compiler.reset()
+    convolve, batches = operators.cpu.convolve, []
+
+    def noted(asked: Any, a: Any, b: Any) -> Any:
+        batches.append(1 if asked.direction == "backward_filter" else len(a))
+        return convolve(asked, a, b)
+
+    monkeypatch.setattr(operators.cpu, "convolve", noted)
+    x, w = tensors((5, 4, 6, 7), (4, 4, 3, 3), dtype=torch.float32)
+    call = partial(alone, name)
+    made: Any = call
+    if way == "vmap":
+        made = lambda x, w: torch.vmap(call, (0, None))(x[:, None], w)[:, 0]  # noqa: E731
+    elif way == "compile":
+        made = torch.compile(call, fullgraph=True, backend="aot_eager", dynamic=True)
+    elif way == "export":
+
+        class Layer(nn.Module):
+            def forward(self, x: Any) -> Any:
+                return call(x, w)
+
+        sizes = ({0: torch.export.Dim("batch")},)
+        program = torch.export.export(Layer(), (x[:2],), dynamic_shapes=sizes).module()
+        made = lambda x, _: program(x)  # noqa: E731
+    elif way == "gradient":
+        x, w = x.requires_grad_(), w.requires_grad_()
+        made = lambda x, w: torch.autograd.grad(call(x, w).square().sum(), (x, w))[0]  # noqa: E731
+    elif way == "tangent":
+        made = lambda x, w: torch.func.jvp(call, (x, w), (x, w))[1]  # noqa: E731
+    y = made(x, w)
+    assert torch.equal(y, torch.cat([made(image, w) for image in x.split(1)]))
+    assert len(batches) >= 10
+    assert {*batches} == {1}
+    assert made(x[:0], w).shape == (0, *y.shape[1:])
+
+
+def test_images_that_are_computed_alone_are_predicted_alone() -> None:
+    """Plan and time had been those of the whole batch, which no call takes."""
+    found = []
+    for batch, how in ((1, {}), (32, {"batch_invariant": True}), (32, {})):
+        x = torch.empty(batch, 64, 28, 28)
+        done = winolab.torch.convert(nn.Conv2d(64, 64, 3), x, device="h100", **how)
+        found.append(done.layers[0].predicted)
+    for one, alone in zip(found[0][:2], found[1][:2], strict=True):
+        assert alone.seconds == 32 * one.seconds
+        assert (alone.algorithm, alone.relative_rms) == (one.algorithm, one.relative_rms)
+    assert found[1][2] == found[2][2]  # a filter's gradient sums over all
 
 
 @pytest.mark.parametrize("dynamic", [None, True])

@@ -15,7 +15,7 @@ from tests.torch.network import Net, tensors
 from tests.torch.samples import NAMES, entry, ours, theirs
 from winolab.problem import Problem
 from winolab.torch import cpu, derivatives
-from winolab.torch.asked import DIRECTIONS
+from winolab.torch.asked import DIRECTIONS, options
 from winolab.torch.plain import casting
 from winolab.torch.warmup import Recorded
 
@@ -24,7 +24,7 @@ OPERATORS = torch.ops.winolab
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that")  # opcheck's own
-@pytest.mark.parametrize("kind", ["plain", "grad", "channels_last", "named"])
+@pytest.mark.parametrize("kind", ["plain", "grad", "channels_last", "named", "alone"])
 def test_opcheck_passes(kind: str) -> None:
     x, w = tensors((2, 4, 6, 7), (6, 2, 3, 3))
     if kind == "channels_last":
@@ -32,6 +32,8 @@ def test_opcheck_passes(kind: str) -> None:
     geometry: tuple[Any, ...] = GEOMETRY
     if kind == "named":
         geometry = ([1, 1], [1, 1, 1, 1], [1, 1], 2, "winograd:2x2:3x3", "fp32", torch.float32)
+    if kind == "alone":
+        geometry = (*geometry, *options(None, None, None, True))
     dy = OPERATORS.conv_forward(x, w, *geometry).detach().double()
     if kind != "plain":
         x, w, dy = (v.requires_grad_() for v in (x, w, dy))
@@ -42,10 +44,10 @@ def test_opcheck_passes(kind: str) -> None:
         ("conv_backward_data", (dy, w, x.shape)),
         ("conv_backward_filter", (x, dy, w.shape)),
     ):
-        options = geometry
+        how = geometry
         if kind == "named" and name == "conv_backward_filter":
-            options = (*geometry[:4], "direct", *geometry[5:])
-        torch.library.opcheck(getattr(OPERATORS, name), (*arguments, *options))
+            how = (*geometry[:4], "direct", *geometry[5:])
+        torch.library.opcheck(getattr(OPERATORS, name), (*arguments, *how))
 
 
 @pytest.mark.filterwarnings("ignore:.*zero-padded copy", "ignore:The .grad attribute of a Tensor")

@@ -65,6 +65,25 @@ def test_a_network_s_kernels_are_compiled_once_and_found_again(compiled: list[st
     assert set(done.to_dict()["units"][0]) == {"title", "arch", "seconds"}
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_images_that_are_computed_alone_have_one_image_s_kernels(
+    training: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, int]] = []
+    found = MODULE.units
+
+    def noted(question: Any, a: torch.Tensor, b: torch.Tensor, *more: Any) -> Any:
+        asked.append((question.direction, len(a)))
+        return found(question, a, b, *more)
+
+    monkeypatch.setattr(MODULE, "units", noted)
+    model = network().train(training)
+    winolab.torch.convert(model, batch_invariant=True)
+    winolab.torch.warmup(model, X, device="h100")
+    due = {("forward", 1), ("backward_data", 1), ("backward_filter", len(X))}
+    assert {*asked} == (due if training else {("forward", 1)})
+
+
 def test_copies_and_what_autocast_asks_for_are_compiled(compiled: list[str]) -> None:
     layer = winolab.torch.Conv2d(64, 64, 3, padding=1, bias=False).eval()
     x = torch.zeros(8, 64, 28, 28)

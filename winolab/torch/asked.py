@@ -45,6 +45,7 @@ class Options:
     on_range: str = "fallback"
     scale: str | None = None
     tolerance: str | None = None
+    batch_invariant: int = 0  # no bool, of which the native module finds no calls again
 
     def given(self) -> tuple[Any, ...]:
         """The values, without the usual ones at the end."""
@@ -58,7 +59,7 @@ USUAL = tuple(f.default for f in fields(Options))
 SCHEMA = (
     "str? algorithm=None, str? precision=None, ScalarType? out_dtype=None, "
     "int? workspace_limit=None, str on_range='fallback', str? scale=None, "
-    "str? tolerance=None"
+    "str? tolerance=None, int batch_invariant=0"
 )
 
 
@@ -120,8 +121,14 @@ class Asked(Convolution):
         return found
 
 
-def options(algorithm: Any, precision: Any, tolerance: Any) -> tuple[Any, ...]:
+def options(
+    algorithm: Any, precision: Any, tolerance: Any, batch_invariant: Any = False
+) -> tuple[Any, ...]:
     """Options as operators take them, texts, but for the usual ones at their end."""
+    if batch_invariant is not False:
+        check_invariant(batch_invariant)
+        found = options(algorithm, precision, tolerance)
+        return *found, *USUAL[len(found) : -1], 1
     if algorithm is not None and not isinstance(algorithm, str):
         algorithm = str(parse_algorithm(algorithm))
     if precision is not None and not isinstance(precision, str):
@@ -143,6 +150,27 @@ def options(algorithm: Any, precision: Any, tolerance: Any) -> tuple[Any, ...]:
             Tolerance.of(tolerance)  # which refuses what is no number
         tolerance = str(tolerance)
     return algorithm, precision, None, None, "fallback", None, tolerance
+
+
+def check_invariant(value: Any) -> None:
+    """Raise TypeError for what is neither True nor False."""
+    if value is not True and value is not False:
+        raise TypeError(f"batch_invariant is {value!r}; expected True or False")
+
+
+def each_alone(direction: str, arguments: tuple[Any, ...]) -> bool:
+    """Whether an operator that has these arguments behind its operands computes every image alone:
+    a filter's gradient, which has no images, does not."""
+    given = {"forward": 4, "backward_data": 5}.get(direction)
+    return given is not None and len(arguments) == given + len(USUAL) and bool(arguments[-1])
+
+
+def of_image(direction: str, image: torch.Tensor, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments by which an operator of ``each_alone`` computes one image."""
+    if direction == "forward":
+        return arguments[:-1]
+    (_, *shape), *rest, _ = arguments  # of dx
+    return (image.shape[0], *shape), *rest
 
 
 @lru_cache(maxsize=4096)

@@ -12,8 +12,7 @@ from torch.compiler import is_dynamo_compiling
 
 from winolab.algorithm import Algorithm
 from winolab.arguments.words import plural, type_of
-from winolab.gpu.runtime.smaller import changes
-from winolab.problem import NAMES, Direction
+from winolab.problem import Direction
 from winolab.torch import operators
 from winolab.torch.asked import (
     SPECIALIZES,
@@ -42,10 +41,9 @@ ABOUT = """
     FP32 sums; complex64 and complex128 are four real convolutions.
     ``tolerance`` is winolab.conv_forward's: 1e-5 admits algorithms by their predicted error. On the
     CPU, what is named beside the default runs the reference, slowly. ``batch_invariant`` computes
-    every image alone, so that its bits are the same whatever the batch: a launch an image; compiled
-    and exported code has the batch that it was made for. Where memory lacks for an image's
-    workspace, all images are computed again in less; gradients, and what torch.compile made, take
-    less from that image on.
+    every image alone, so that its bits, and its gradient's, are the same whatever the batch: a
+    launch an image. Where memory lacks for an image's workspace, all images are computed again in
+    less.
 
     Gradients of any order, forward-mode derivatives, torch.func's transforms, autocast,
     torch.compile and torch.export serve; filters' gradients take no tile of ``algorithm``.
@@ -91,9 +89,9 @@ def conv1d(
     tolerance: float | str | None = None,
     batch_invariant: bool = False,
 ) -> Tensor:
-    how = options(algorithm, precision, tolerance)
+    how = options(algorithm, precision, tolerance, batch_invariant)
     geometry = stride, padding, dilation, groups
-    return correlate(1, input, weight, bias, *geometry, how, batch_invariant)
+    return correlate(1, input, weight, bias, *geometry, how)
 
 
 @_documented("Cross-correlation of (N, IC, H, W) with (OC, IC/groups, R, S).", 2, False)
@@ -111,9 +109,9 @@ def conv2d(
     tolerance: float | str | None = None,
     batch_invariant: bool = False,
 ) -> Tensor:
-    how = options(algorithm, precision, tolerance)
+    how = options(algorithm, precision, tolerance, batch_invariant)
     geometry = stride, padding, dilation, groups
-    return correlate(2, input, weight, bias, *geometry, how, batch_invariant)
+    return correlate(2, input, weight, bias, *geometry, how)
 
 
 @_documented("Cross-correlation of (N, IC, D, H, W) with (OC, IC/groups, Q, R, S).", 3, False)
@@ -131,9 +129,9 @@ def conv3d(
     tolerance: float | str | None = None,
     batch_invariant: bool = False,
 ) -> Tensor:
-    how = options(algorithm, precision, tolerance)
+    how = options(algorithm, precision, tolerance, batch_invariant)
     geometry = stride, padding, dilation, groups
-    return correlate(3, input, weight, bias, *geometry, how, batch_invariant)
+    return correlate(3, input, weight, bias, *geometry, how)
 
 
 @_documented("Transposed convolution of (N, IC, L) with (IC, OC/groups, R).", 1, True)
@@ -153,8 +151,8 @@ def conv_transpose1d(
     batch_invariant: bool = False,
 ) -> Tensor:
     sizes = stride, padding, output_padding, dilation
-    how = options(algorithm, precision, tolerance)
-    return transpose(1, input, weight, bias, *sizes, groups, how, batch_invariant)
+    how = options(algorithm, precision, tolerance, batch_invariant)
+    return transpose(1, input, weight, bias, *sizes, groups, how)
 
 
 @_documented("Transposed convolution of (N, IC, H, W) with (IC, OC/groups, R, S).", 2, True)
@@ -174,8 +172,8 @@ def conv_transpose2d(
     batch_invariant: bool = False,
 ) -> Tensor:
     sizes = stride, padding, output_padding, dilation
-    how = options(algorithm, precision, tolerance)
-    return transpose(2, input, weight, bias, *sizes, groups, how, batch_invariant)
+    how = options(algorithm, precision, tolerance, batch_invariant)
+    return transpose(2, input, weight, bias, *sizes, groups, how)
 
 
 @_documented("Transposed convolution of (N, IC, D, H, W) with (IC, OC/groups, Q, R, S).", 3, True)
@@ -195,19 +193,13 @@ def conv_transpose3d(
     batch_invariant: bool = False,
 ) -> Tensor:
     sizes = stride, padding, output_padding, dilation
-    how = options(algorithm, precision, tolerance)
-    return transpose(3, input, weight, bias, *sizes, groups, how, batch_invariant)
+    how = options(algorithm, precision, tolerance, batch_invariant)
+    return transpose(3, input, weight, bias, *sizes, groups, how)
 
 
 def _through(direction: Direction, asked: Any, a: Tensor, w: Tensor) -> Any:
     """What computes, of ``through`` of correlate and transpose; complex tensors by real ones."""
-    convolve = asked
-    if asked is False:
-        convolve = operators.CALLS[direction]
-    elif asked is True:
-        convolve = each_image(direction, operators.CALLS[direction])
-    elif not callable(asked):
-        check_invariant(asked)
+    convolve = operators.CALLS[direction] if asked is None else asked
     return _of_parts(convolve) if a.is_complex() and w.is_complex() else convolve
 
 
@@ -226,27 +218,6 @@ def _of_parts(convolve: Any) -> Any:
     return of_complex
 
 
-def each_image(direction: Direction, convolve: Any) -> Any:
-    """The operator of ``direction`` for every image alone, whose bits then depend on no other: all
-    are computed again where memory lacks for one, which is planned with less workspace."""
-
-    def of_images(a: Tensor, w: Tensor, *arguments: Any) -> Tensor:
-        def one(image: Tensor) -> Tensor:
-            if direction == "forward":
-                return convolve(image, w, *arguments)
-            (_, *shape), *rest = arguments  # of dx
-            return convolve(image, w, (image.shape[0], *shape), *rest)
-
-        check_dense(NAMES[direction][0], a)
-        while True:
-            before = None if is_dynamo_compiling() else changes()
-            found = [one(image) for image in a.split(1)]
-            if before is None or before == changes():
-                return torch.cat(found)
-
-    return of_images
-
-
 def correlate(
     ndim: int,
     input: Tensor,
@@ -257,11 +228,11 @@ def correlate(
     dilation: Sizes,
     groups: int,
     how: tuple[Any, ...],
-    through: Any,
+    through: Any = None,
 ) -> Tensor:
     """A cross-correlation in ``ndim`` dimensions: its arguments read, ``through`` called.
 
-    ``through`` False is the operator, True the operator for every image alone.
+    ``through`` None is the operator.
     """
     x = _batch(input, weight, ndim)
     if type(groups) is not int:
@@ -291,7 +262,7 @@ def transpose(
     dilation: Sizes,
     groups: int,
     how: tuple[Any, ...],
-    through: Any,
+    through: Any = None,
 ) -> Tensor:
     """A transposed convolution in ``ndim`` dimensions."""
     dy = _batch(input, weight, ndim)
@@ -351,21 +322,16 @@ def _finished(y: Tensor, bias: Tensor | None, batched: bool) -> Tensor:
 
 
 def with_bias(y: Tensor, bias: Tensor, add: Callable[..., Tensor] = torch.add) -> Tensor:
-    """A result with its bias added. Raises TypeError for another dtype without autocast."""
+    """A result with its bias added. Raises TypeError for another dtype than autocast would cast."""
     if bias.dtype != y.dtype:
         kind = y.device.type
-        if kind not in AUTOCAST or not torch.is_autocast_enabled(kind):
+        cast = kind in AUTOCAST and torch.is_autocast_enabled(kind) and operators.casts(bias, kind)
+        if not cast or y.dtype != torch.get_autocast_dtype(kind):
             raise TypeError(
                 f"bias has dtype {bias.dtype} and the result {y.dtype}; convert one of them"
             )
         bias = bias.to(y.dtype)
     return add(y, bias.reshape(-1, *[1] * (y.dim() - 2)))
-
-
-def check_invariant(value: Any) -> None:
-    """Raise TypeError for what is neither True nor False."""
-    if value is not True and value is not False:
-        raise TypeError(f"batch_invariant is {value!r}; expected True or False")
 
 
 def check_bias(bias: Any, channels: int) -> None:

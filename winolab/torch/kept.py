@@ -13,7 +13,7 @@ from winolab import calls
 from winolab.gpu.runtime.smaller import NoWorkspace, changed
 from winolab.problem import Direction
 from winolab.torch import operators, plain
-from winolab.torch.asked import NUMBERS, Asked
+from winolab.torch.asked import NUMBERS, Asked, each_alone
 
 SHAPES = 8  # of inputs for which a module keeps its filter; the oldest makes room
 
@@ -65,6 +65,10 @@ class KeptFilters:
             recorded = (a.requires_grad or w.requires_grad) and operators.records()
             by = operators.UNKNOWN if recorded else operators.CALLS
             return by[direction](a, w, *arguments)
+        if each_alone(direction, arguments):
+            return operators.each_image(
+                direction, lambda a, *one: self.convolve(direction, a, w, *one), a, arguments
+            )
         dtype, device = w.dtype, "cuda" if a.is_cuda else "cpu"
         if device in casting:
             if not (operators.casts(a, device) and operators.casts(w, device)):

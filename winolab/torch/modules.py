@@ -15,7 +15,7 @@ from winolab.options import ConvOptions
 from winolab.problem import Direction
 from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.torch import functional, operators
-from winolab.torch.asked import NUMBERS, kept_geometry, plain_sizes
+from winolab.torch.asked import NUMBERS, check_invariant, kept_geometry, plain_sizes
 from winolab.torch.kept import KeptFilters
 from winolab.torch.plain import NATIVE
 
@@ -28,8 +28,7 @@ def check_options(
     algorithm: Any, precision: Any, tolerance: Any, batch_invariant: Any = False
 ) -> ConvOptions:
     """The options, read. Raises as winolab.torch's functions for what names nothing."""
-    functional.check_invariant(batch_invariant)
-    _, named, *_ = functional.options(None, precision, None) or (None, None)
+    _, named, *_ = functional.options(None, precision, None, batch_invariant) or (None, None)
     if named is not None:
         arithmetic(named)
     return ConvOptions("channels_first", algorithm, precision, tolerance=tolerance).checked()
@@ -77,7 +76,7 @@ class Convolution(nn.Module):
 
     @batch_invariant.setter
     def batch_invariant(self, value: bool) -> None:
-        functional.check_invariant(value)
+        check_invariant(value)
         self._invariant = value
 
     def computes(
@@ -113,15 +112,14 @@ class Convolution(nn.Module):
 
     def how(self) -> tuple[Any, ...]:
         """Options as operators take them."""
-        return functional.options(self.algorithm, self.precision, self._limit)
+        return functional.options(self.algorithm, self.precision, self._limit, self._invariant)
 
     def through(self, direction: Direction, input: Any, asked: bool = False) -> Any:
-        """What computes: the operator, or the kept filter; of every image alone if need be.
-        ``asked``: the native module does not know it."""
+        """What computes: the kept filter, or None, the operator. ``asked``: the native module does
+        not know it."""
         if self.training or torch.compiler.is_compiling() or not isinstance(input, Tensor):
-            return self._invariant  # torch.fx writes it down
-        convolve = partial(self.kept.convolve, direction, asked=asked)
-        return functional.each_image(direction, convolve) if self._invariant else convolve
+            return None  # torch.fx writes it down
+        return partial(self.kept.convolve, direction, asked=asked)
 
 
 class _Forward(Convolution):
@@ -183,18 +181,18 @@ class _Forward(Convolution):
         self, stride: Any, padding: Any, dilation: Any, groups: Any, mode: str, *own: Any
     ) -> tuple[Any, ...] | None:
         """The same of sizes in tuples, of zeros around the input and of names, which say the same
-        where they are equal; not of every image alone."""
+        where they are equal."""
         algorithm, precision, limit, invariant = own
         me: Any = self
         taps = len(me.kernel_size)
         tuples = type(stride) is type(padding) is type(dilation) is tuple
         named = {type(algorithm), type(precision)} <= {str, type(None)}
-        if mode != "zeros" or invariant or not tuples or not named:
+        if mode != "zeros" or not tuples or not named:
             return None
         if not plain_sizes(taps, stride, padding, dilation):
             return None
         geometry = kept_geometry(taps, stride, padding, dilation)
-        return *geometry, groups, *functional.options(algorithm, precision, limit)
+        return *geometry, groups, *functional.options(algorithm, precision, limit, invariant)
 
 
 class _Transposed(Convolution):

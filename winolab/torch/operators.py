@@ -23,6 +23,7 @@ from winolab.calls import recall
 from winolab.device import Device
 from winolab.gpu import warm
 from winolab.gpu.runtime.arrays import Described
+from winolab.gpu.runtime.smaller import changes
 from winolab.problem import NAMES
 from winolab.torch import batching, cpu, derivatives, plain
 from winolab.torch.asked import (
@@ -33,6 +34,8 @@ from winolab.torch.asked import (
     asked,
     check_dense,
     check_tensors,
+    each_alone,
+    of_image,
 )
 from winolab.torch.plain import AUTOCAST, AUTOCAST_KEYS, NO_AUTOCAST
 
@@ -66,6 +69,8 @@ def asked_by(direction: str, arguments: tuple[Any, ...]) -> Asked:
 
 def _on_cpu(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
     check_tensors(direction, a, b)
+    if each_alone(direction, arguments):
+        return directly(direction, arguments, a, b)
     return cpu.convolve(asked_by(direction, arguments), a, b)
 
 
@@ -78,6 +83,8 @@ def _refused(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
 
 def _on_cuda(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
     arguments = plain.hashed(arguments)
+    if each_alone(direction, arguments):
+        return directly(direction, arguments, a, b)
     question = asked_by(direction, arguments)
     known = recall(question, a, b, None)
     if known:
@@ -205,8 +212,25 @@ def directly(direction: str, arguments: tuple[Any, ...], a: Tensor, b: Tensor) -
     """The result, of plain tensors as they are: nothing differentiates, casts or traces it."""
     if quick := plain.known((direction, arguments), a, b):
         return quick(a, b)
+    if each_alone(direction, arguments):
+        return each_image(direction, partial(_of_plain, direction, b), a, arguments)
     with _below(), torch._C._ExcludeDispatchKeyGuard(NO_AUTOCAST):
         return (_on_cuda if a.is_cuda else _on_cpu)(direction, a, b, *arguments)
+
+
+def _of_plain(direction: str, b: Tensor, a: Tensor, *arguments: Any) -> Tensor:
+    y = past_python(direction, arguments, a, b)
+    return directly(direction, arguments, a, b) if y is None else y
+
+
+def each_image(direction: str, one: Any, a: Tensor, arguments: tuple[Any, ...]) -> Tensor:
+    """The result of ``one`` for every image of a alone, whose bits then depend on no other: all are
+    computed again where memory lacks for one, which is planned with less workspace."""
+    while True:
+        before = changes()
+        found = [one(image, *of_image(direction, image, arguments)) for image in a.split(1)]
+        if before == changes():
+            return cpu.laid_like(a, torch.cat(found))
 
 
 def _gradient(

@@ -137,8 +137,12 @@ def predicted(
         tolerance = asked.tolerance or (None if algorithm else USUAL_TOLERANCE)
         how = replace(asked, algorithm=algorithm, tolerance=tolerance)
         does = ROLES[role][transposed]
-        told = _on_gpu(problem, does, how, gpu) if gpu else _on_cpu(problem, does, how)
-        found.append(Predicted(role, *told))
+        alone = layer.batch_invariant and does != "backward_filter" and problem.batch > 1
+        one = replace(problem, batch=1) if alone else problem
+        name, error, seconds = _on_gpu(one, does, how, gpu) if gpu else _on_cpu(one, does, how)
+        if seconds and alone:
+            seconds *= problem.batch
+        found.append(Predicted(role, name, error, seconds))
     return tuple(found)
 
 
