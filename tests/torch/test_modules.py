@@ -119,7 +119,7 @@ def test_an_image_s_bits_do_not_depend_on_its_batch(ours: str) -> None:
 
 
 def alone(name: str, x: Any, w: Any) -> Any:
-    """Of a batch, whose images are computed alone."""
+    """A batch's result, images computed alone."""
     return getattr(winolab.torch, name)(x, w, padding=1, batch_invariant=True)
 
 
