@@ -119,7 +119,7 @@ class Walk:
         together = min(self.blocks, -(-self.sums * self.split_k // device.multiprocessors))
         # Blocks that read the same lines at once have them of L2 together. What L2 does not hold
         # keeps them apart: it gives lines one by one (docs/notes/110).
-        missed = max(0.0, 1 - model.gamma.kept * device.l2 / max(1, self.data))
+        missed = max(0.0, 1 - model.device.kept * device.l2 / max(1, self.data))
         taken = 1 / ((1 - missed) / m.copied + missed / min(m.copied, l2_bytes_a_cycle(model)))
         size = self.rows * self.columns * together
         products = m.products * KC * size / device.matrix

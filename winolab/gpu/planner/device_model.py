@@ -27,6 +27,7 @@ class Shared:
     operand: float
     added: float
     clustered: float
+    kept: float
     clustered_three: float
 
 
@@ -49,7 +50,6 @@ class Gamma:
     near: float
     stored: float
     scattered: float
-    kept: float
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,6 @@ class Nested:
     stage: float
     column: float
     row: float
-    again: float
 
 
 @dataclass(frozen=True)
