@@ -79,10 +79,8 @@ def shape(call: Tiling, dense: bool = True) -> FilterLaunch:
     idle = call.device.multiprocessors // blocks - 1
     sharers = max(1, min(idle, -(-units // (FEW // 32))))
     threads = PAIRED if spread else MANY if units > LONG_WORK * sharers else FEW
-    large = (
-        rows > room and 4 * outputs * _row(call.correlation) > MODEL.device.kept * call.device.l2
-    )
-    if call.config.clusters and sharers == 1 and large:
+    large = 4 * outputs * _row(call.correlation) > MODEL.device.kept * call.device.l2
+    if call.config.clusters and sharers == 1 and rows > room and large:
         return FilterLaunch((blocks, 1, 1), threads, CLUSTER, CLUSTER * ROWS, kernel=CLUSTER_ENTRY)
     grid = blocks * (sharers + (sharers > 1)), 1, 1
     return FilterLaunch(grid, threads, sharers, rows, image if dense and rows <= room else 0)

@@ -40,9 +40,8 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
         v, of_m = plan.moved(images)
         x = plan.itemsize * images * math.prod(c.input) * c.channels
         y = ITEMSIZE[plan.out_dtype] * images * math.prod(c.output) * c.out_channels
-        again = (
-            filter_ > model.device.kept * device.l2 and not c.rotated
-        )  # when its rows have been described
+        # A filter is read again when its rows have been described.
+        again = filter_ > model.device.kept * device.l2 and not c.rotated
         described = 0 if i or not plan.split else filter_ * (2 if again else 1)
         rounds = -(-plan.work_tiles(images) // device.multiprocessors)
         total += count * (transformed(x + v + described) + transformed(of_m + y))
