@@ -271,7 +271,7 @@ def prepare_filter(
     if tracked(w):
         raise ValueError(
             "w requires grad, and a prepared filter has none: detach it, or call "
-            "under torch.no_grad()"
+            "under torch.no_grad(), and outside of torch.compile"
         )
     if on_gpu(w):
         from winolab.gpu.runtime import conv as kernels

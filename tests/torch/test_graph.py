@@ -46,6 +46,36 @@ def test_tensors_that_require_grad_have_the_same_bits_and_gradients(direction, l
         assert not call(a, b, *sizes, **how).requires_grad
 
 
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
+@pytest.mark.parametrize("tracked", [False, True])
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"tolerance": 1e-4}, {"bias": torch.ones(3), "activation": "relu"}],
+    ids=str,
+)
+def test_compiled_code_has_the_operators(how: Any, tracked: bool) -> None:
+    """Without gradients an error of tracing had been raised, and the graph was not broken."""
+    torch.compiler.reset()
+    x, w = tensors(SHAPES["x"], SHAPES["w"], dtype=torch.float32)
+    w.requires_grad_(tracked)
+
+    def call(x: Any, w: Any) -> Any:
+        return winolab.conv_forward(x, w, padding=1, **how)
+
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    y, due = compiled(x, w), call(x, w)
+    assert torch.equal(y, due)
+    assert y.requires_grad == tracked
+    if tracked:
+        grads = [torch.autograd.grad(v.square().sum(), w)[0] for v in (y, due)]
+        assert torch.equal(*grads)
+    torch.compiler.reset()
+    due, w = due.detach(), w.detach()
+    into = torch.compile(lambda x, w: winolab.conv_forward(x, w, out=due), backend="aot_eager")
+    with pytest.raises(ValueError, match=r"^torch.compile knows no out and no prepared filter"):
+        into(x, w)
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # dual_level's own
 def test_tangents_pass() -> None:
     x, w, dx, dw = tensors(*(SHAPES[n] for n in "xwxw"))

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.compiler import is_dynamo_compiling
 
 from winolab.arguments.arrays import dtype_of, on_gpu
 from winolab.arguments.dlpack import numpy_view
@@ -29,10 +30,13 @@ INSTEAD = "detach it, or call under torch.no_grad()"
 
 
 def tracked(*values: Any) -> bool:
-    """Whether torch keeps track of what becomes of any tensor of these, for derivatives.
+    """Whether torch keeps track of what becomes of any tensor of these, for derivatives or as it
+    compiles.
 
     Raises TypeError for tensors that hold no numbers to read, as tracers.
     """
+    if is_dynamo_compiling():
+        return True
     tensors = [v for v in values if isinstance(v, torch.Tensor)]
     for tensor in tensors:
         _check_numbers(tensor)
@@ -63,6 +67,10 @@ def convolve(
     prepared filter.
     """
     names = NAMES[asked.direction]
+    if out is not None or hasattr(b, "held"):
+        given = (v for v in (a, b, out, bias, residual) if isinstance(v, torch.Tensor))
+        if not TORCH.requires_grad(*given):
+            raise ValueError("torch.compile knows no out and no prepared filter: leave them out")
     if out is not None:
         given = {names[1]: b, "out": out}
         named = (n for n, array in given.items() if getattr(array, "requires_grad", False))
@@ -76,7 +84,8 @@ def convolve(
     for name, value in zip(names, (a, b), strict=False):
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"{name} is {type_of(value)}; expected a torch tensor like the other")
-    found = _arguments if asked.unique else _arguments.__wrapped__
+    kept = asked.unique and not is_dynamo_compiling()
+    found = _arguments if kept else _arguments.__wrapped__
     last, arguments = found(asked, tuple(a.shape), tuple(b.shape), a.device.type == "cpu")
     if arguments is None:
         return followed(_nothing(asked, a, b), bias, residual, asked.options.checked())
