@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from functools import partial
+from inspect import signature
 from typing import Any, cast
 
 import pytest
@@ -45,6 +46,17 @@ def test_results_and_gradients_are_pytorch_s(theirs: Any, ours: Any, groups: int
         found.append((y, a.grad, *(p.grad for p in module.parameters())))
     for mine, right in zip(found[1], found[0], strict=True):
         torch.testing.assert_close(mine, right, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("theirs", "ours"), PAIRS)
+def test_arguments_are_shown(theirs: Any, ours: Any) -> None:
+    """They were *arguments and **named, of which torch.nn.utils.skip_init takes no device."""
+    shown = list(signature(ours).parameters)
+    own = ["algorithm", "precision", "tolerance", "batch_invariant"]
+    assert shown == [*signature(theirs).parameters, *own]
+    layer = nn.utils.skip_init(ours, 4, 6, kernel_size=3, tolerance=1e-5)
+    assert layer.weight.device.type == "cpu"
+    assert layer.tolerance == 1e-5
 
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from inspect import signature
 from operator import itemgetter
 from typing import Any
 
@@ -253,7 +254,25 @@ ABOUT = """torch.nn.{name} by winolab: its arguments, parameters and state dict,
     >>> layer(torch.ones({x})).shape
     torch.Size({y})
     """
-for _ours in OURS.values():
+
+
+def _initializer(theirs: type[nn.Module]) -> Any:
+    """Convolution's, which shows ``theirs``' arguments and its own to whoever asks for them, as
+    torch.nn.utils.skip_init does."""
+
+    def __init__(self: Convolution, *arguments: Any, **named: Any) -> None:
+        Convolution.__init__(self, *arguments, **named)
+
+    own = signature(Convolution.__init__).parameters.values()
+    found = signature(theirs.__init__)
+    shown = (*found.parameters.values(), *(p for p in own if p.kind is p.KEYWORD_ONLY))
+    init: Any = __init__
+    init.__signature__ = found.replace(parameters=shown)
+    return init
+
+
+for _theirs, _ours in OURS.items():
+    _ours.__init__ = _initializer(_theirs)
     _ndim = int(_ours.__name__[-2])
     _transposed = _ours.__name__.startswith("ConvT")
     _ours.__doc__ = ABOUT.format(
