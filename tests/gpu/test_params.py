@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from winolab.gpu.params import FLOAT, INT, LONG, POINTER, Layout
+from winolab.gpu.params import FLOAT, INT, LONG, POINTER, Layout, View
 
 
 def test_numbers_that_no_struct_holds_say_what_to_do() -> None:
@@ -21,3 +21,10 @@ def test_structs_are_laid_out_as_c_does() -> None:
     data = layout.pack(1, 2, 3, 0.5).data
     assert len(data) == 32  # 4 bytes before the pointers, 4 behind the float
     assert data[8:24] == (2).to_bytes(8, "little") + (3).to_bytes(8, "little")
+
+
+def test_what_lies_beside_a_single_element_is_aligned_as_it_is() -> None:
+    """Copies of nothing have addresses, too: a view's distance of such a dimension may be any."""
+    view = View(0, (3, 5, 64, 7))
+    assert view.alone(1, (1, 9, 1)).strides == (0, 0, 64, 0)
+    assert view.alone(2, (2, 2, 2)) == view

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from struct import Struct, calcsize
 from typing import Any, Protocol, Self
 
@@ -124,6 +124,12 @@ class View:
     def steps(self, batch: int, sizes: tuple[int, int, int]) -> list[int]:
         """A map's strides along dimensions of more than one element."""
         return [s for s, n in zip(self.strides, (batch, *sizes), strict=True) if n > 1]
+
+    def alone(self, batch: int, sizes: tuple[int, int, int]) -> View:
+        """A map whose dimensions of one element have stride 0, so that what is asked for beside it,
+        and not copied, has an address that is aligned as the map's own."""
+        sides = zip(self.strides, (batch, *sizes), strict=True)
+        return replace(self, strides=tuple(stride if n > 1 else 0 for stride, n in sides))
 
     def in_vectors(self, width: int, steps: Iterable[int], size: int) -> bool:
         """Whether vectors of so many bytes may be read at all of these steps; ``steps`` are in

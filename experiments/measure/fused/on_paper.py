@@ -23,7 +23,8 @@ from winolab.bench.layers import RESNET
 from winolab.device import H100
 from winolab.gpu.families.gamma.config import KC, PARTS
 from winolab.gpu.families.gamma.cost import of_call
-from winolab.gpu.families.gamma_wgmma.cost import HALF, SHARED_BYTES, Stage
+from winolab.gpu.families.gamma_wgmma.cost import HALF, Stage
+from winolab.gpu.params import SHARED_LINE
 from winolab.gpu.planner import planner
 from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.rates import copying, l2_bytes_a_cycle, overlapped
@@ -241,7 +242,7 @@ def bounds(block: Fused) -> str:
     stage, m = block.stage, MODEL.gamma_wgmma
     cycles = {
         "Tensor Cores": stage.products / H100.matrix,
-        "shared memory": m.shared * stage.shared / SHARED_BYTES,
+        "shared memory": m.shared * stage.shared / SHARED_LINE,
         "L2": (stage.filters + m.x * stage.x) / l2_bytes_a_cycle(),
         "transforms": m.transform * stage.transforms,
     }

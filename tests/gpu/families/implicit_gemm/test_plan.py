@@ -14,6 +14,7 @@ from tests.gpu.families.implicit_gemm.cases import DIRECTIONS, PROBLEMS, offered
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100, datasheet
 from winolab.gpu import machine
+from winolab.gpu.families.implicit_gemm import launch
 from winolab.gpu.families.implicit_gemm import plan as implicit_gemm
 from winolab.gpu.families.implicit_gemm.config import CONFIGS, WGMMA_CONFIGS, configs, sliced
 from winolab.gpu.families.implicit_gemm.plan import ImplicitGemmPlan
@@ -41,6 +42,15 @@ def test_strided_gradients_are_served_everywhere() -> None:
                 assert (found.fallback.kernel if found.fallback else "") == (
                     "implicit GEMM" * split
                 )
+
+
+def test_addresses_of_what_is_not_there_are_aligned() -> None:
+    """Beside a dimension's only element, whose distance to others may be any, too."""
+    p = offered(layer((1, 9, 1, 32), 32, (3, 3), padding=1, stride=2), "forward", "fp32")[0]
+    view = View(0, (1, 0, 64, 3))
+    values = launch.parameters(p, view, View(0, (288, 96, 96, 32, 1)), view, 0).values
+    at = {name: i for i, (name, _) in enumerate(launch.PARAMS.fields)}
+    assert [values[at[f"x_{name}"]] for name in ("batch", "depth", "row", "pixel")] == [0, 0, 64, 0]
 
 
 def test_groups_are_one_launch() -> None:

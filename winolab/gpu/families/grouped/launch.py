@@ -25,23 +25,19 @@ def parameters(call: Tiling, x: View, w: View, y: View) -> Params:
     c, v = call.correlation, call.config
     address, m, channel, *taps = correlation_params.filter_map(c, w, 0, ITEMSIZE[call.dtype])
     group = (c.channels if c.rotated else c.out_channels) * w.strides[0]
-    # Addresses of what is not copied are aligned, too: of a dimension's only element by no stride.
-    sizes = zip(x.strides, (c.batch, *c.input), strict=True)
-    batch, depth, row, pixel = (stride if n > 1 else 0 for stride, n in sizes)
+    x = x.alone(c.batch, c.input)
     divisors = v.columns, call.wide, call.high, call.own, call.across, call.down
     params = PARAMS.pack(
         x.address,
         address,
         y.address,
-        batch,
-        depth,
-        row,
+        *x.strides[:3],
         *y.strides[:3],
         m,
         channel,
         *taps,
         group,
-        pixel,
+        x.strides[3],
         y.strides[3],
         *c.input,
         *c.output,

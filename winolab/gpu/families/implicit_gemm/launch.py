@@ -71,7 +71,7 @@ def parameters(
     """Parameters of the main kernel."""
     c, size = call.correlation, ITEMSIZE[call.dtype]
     of_x, of_w = (n * size for n in call.vectors)
-    y = out
+    a, y = a.alone(c.batch, c.input), out
     if call.gradient:
         y, address, group = b, b.address, 0
         m, *taps, channel = out.strides
