@@ -46,7 +46,7 @@ def test_strided_gradients_are_served_everywhere() -> None:
 
 def test_addresses_of_what_is_not_there_are_aligned() -> None:
     """Beside a dimension's only element, whose distance to others may be any, too."""
-    p = offered(layer((1, 9, 1, 32), 32, (3, 3), padding=1, stride=2), "forward", "fp32")[0]
+    p = offered(layer((1, 9, 1, 32), 32, (3, 3), padding=1, stride=2), "forward", "fp16")[0]
     view = View(0, (1, 0, 64, 3))
     values = launch.parameters(p, view, View(0, (288, 96, 96, 32, 1)), view, 0).values
     at = {name: i for i, (name, _) in enumerate(launch.PARAMS.fields)}
