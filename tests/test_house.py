@@ -51,6 +51,15 @@ def test_no_constant_is_a_typed_decimal() -> None:
                 assert len(decimals) <= MAX_DECIMALS, f"{name_of(path)}:{token.start[0]}"
 
 
+def test_members_of_plans_are_no_texts() -> None:
+    """A misspelled member is a type error where it is no text, as in getattr(plan, "flagz", 0)."""
+    paths = [path for path in SOURCES if "winolab/gpu/" in name_of(path)]
+    assert len(paths) > 150
+    rooms = [p for p in paths if {"planner", "families", "call.py", "planned.py"} & {*p.parts}]
+    found = [name_of(p) for p in rooms if re.search(r'getattr\([^"\n]*, "\w+"', p.read_text())]
+    assert not found
+
+
 def test_every_public_name_is_documented() -> None:
     for name in winolab.__all__:
         assert getattr(winolab, name).__doc__, f"winolab.{name} has no docstring"

@@ -33,7 +33,6 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.contenders import GROUPS, unnamed
 from winolab.bench.networks import parse
 from winolab.device import Device
-from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import Plan, Request
 from winolab.problem import Direction
@@ -114,7 +113,7 @@ def has(p: Plan, policy: str) -> bool:
     """Whether the plan's config has the policy; one of a family without it has not."""
     section, name = policy.split(".")
     value = getattr(p.config, name, None)
-    family = type(p.primary if isinstance(p, PlanWithFallback) else p).__module__.split(".")[-2]
+    family = type(p.primary).__module__.split(".")[-2]
     of_family = family == section.removesuffix("_split")
     return bool(of_family and value is not None and (value == 1 if name in LOW else value))
 

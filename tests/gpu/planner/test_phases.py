@@ -20,9 +20,12 @@ from winolab.gpu.planner.phases import PhasedPlan, phased
 from winolab.gpu.planner.planner import Choice, candidates, plan
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import planned as runtime
+from winolab.gpu.runtime.array_layout import dense
 from winolab.gpu.runtime.cache import plans as kept
 from winolab.gpu.runtime.planned import request_of
+from winolab.gpu.runtime.resolve import resolve
 from winolab.options import ConvOptions
+from winolab.problem import shapes
 from winolab.ref.algorithms import convolution
 from winolab.ref.error.bounds import bound
 
@@ -168,7 +171,9 @@ def test_the_planner_takes_them_where_transforms_pay(direction, device) -> None:
     assert found.workspace < request.data_size
     assert kept._unpacked(kept.packed(found)) == found
     raising = ConvOptions(on_range="raise")
-    waits = request_of(DEEPLAB, direction, request.device, raising, "fp32", "float32", True)
+    a, b = (dense(shape, "float32") for shape in shapes(direction, DEEPLAB)[:2])
+    asked = resolve(direction, DEEPLAB, raising, a, b, None, meant=request.device)
+    waits = request_of(asked, aligned=True)
     for other in (
         replace(request, problem=replace(DEEPLAB, batch=1)),
         replace(request, precision="fp16"),

@@ -14,11 +14,12 @@ import winolab
 from tests.gpu import hosted
 from winolab.arguments.tolerance import Tolerance
 from winolab.device import H100
-from winolab.gpu import driver
 from winolab.gpu.planner.accuracy import direct_rms, incurred, predicted_rms
 from winolab.gpu.planner.planner import candidates, plan, usual_limit
 from winolab.gpu.planner.request import Request
+from winolab.gpu.runtime.array_layout import dense
 from winolab.gpu.runtime.planned import request_of
+from winolab.gpu.runtime.resolve import resolve
 from winolab.options import ConvOptions
 from winolab.problem import Problem, shapes
 from winolab.ref.algorithms import convolution
@@ -95,10 +96,11 @@ def test_kernels_err_less(direction, data) -> None:
         assert np.abs(error).max() <= most
 
 
-def test_a_call_asks_for_it(monkeypatch) -> None:
-    monkeypatch.setattr(driver, "device", lambda index: H100)
+def test_a_call_asks_for_it() -> None:
     options = ConvOptions(precision="fp32", tolerance="componentwise:1e-6").checked()
-    request = request_of(LAYER, "forward", H100, options, "fp32", "float32", True)
+    x, w = (dense(shape, "float32") for shape in (LAYER.x_shape, LAYER.w_shape))
+    asked = resolve("forward", LAYER, options, x, w, None, meant=H100)
+    request = request_of(asked, aligned=True)
     assert request.tolerance == Tolerance("componentwise", 1e-6)
     assert request == Request(
         LAYER, "forward", H100, out_dtype="float32", tolerance=request.tolerance

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.codegen.translation_unit import TranslationUnit
 from winolab.gpu.params import Kernels, View
@@ -72,6 +74,7 @@ class BasePlan(TakesFilters):
     reads_filters_in_place: bool = False
     regular_rows: bool = False
     plane_step: int = 0
+    flags: ClassVar[int] = 0
 
     @property
     def primary(self: Plan) -> Plan:

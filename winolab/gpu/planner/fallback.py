@@ -29,7 +29,7 @@ from winolab.gpu.planner.request import (
     Sum,
 )
 from winolab.options import KernelConfig
-from winolab.ref.arithmetic.simulated import arithmetic
+from winolab.ref.arithmetic.simulated import Float, arithmetic
 from winolab.ref.arithmetic.split import Scale
 
 FLAGS = 256  # bytes at the start of the workspace, for flags and what launches count
@@ -179,7 +179,7 @@ class GradientWithFallback(PlanWithFallback):
     primary: Plan
     fallback: FallbackLaunches
 
-    flags = 3  # nothing is suspect: it is lost or not
+    flags: ClassVar[int] = 3  # nothing is suspect: it is lost or not
 
     @property
     def kept(self) -> int:
@@ -210,7 +210,7 @@ class _Correlation(PlanWithFallback, ABC):
 
     primary: CheckedCorrelation
 
-    flags = 4
+    flags: ClassVar[int] = 4
 
     @property
     def algorithm(self) -> Algorithm:
@@ -323,7 +323,8 @@ def verify(flags: Sequence[int]) -> None:
 def needs_scale(plan: Plan) -> bool:
     """Whether the parts of its products have fewer exponents than FP32: others lose nothing that
     a check could find."""
-    return getattr(arithmetic(plan.simulated), "scale", None) is not None
+    run = arithmetic(plan.simulated)
+    return isinstance(run, Float) and run.scale is not None
 
 
 def with_fallback(

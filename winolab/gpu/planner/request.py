@@ -7,7 +7,7 @@ A plan has every member of ``Plan``; base_plan.py has those that most families d
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.arguments.epilogue import Epilogue
@@ -56,6 +56,8 @@ class Plan(Launched, Protocol):
     The arrays ``a``, ``b`` and ``out`` are x, w, y forward; dy, w, dx for backward data; x, dy, dw
     for backward filter; all channels-last. Sizes are bytes, times are seconds.
     """
+
+    flags: ClassVar[int]  # of fallback.cuh: by them ``primary`` says what it lost; else 0
 
     @property
     def direction(self) -> str: ...

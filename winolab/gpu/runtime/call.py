@@ -316,8 +316,8 @@ def overlap_of(asked: Resolved, made: PlannedCall) -> Overlap | None:
         for number, operand in ((A, made.a), (B, made.b)):
             if operand and not operand.copied:
                 read[number] = operand.layout, size
-    for number, name in ((BIAS, "bias"), (RESIDUAL, "residual")):
-        given = getattr(asked, name)
+    added = ((BIAS, "bias", asked.bias), (RESIDUAL, "residual", asked.residual))
+    for number, name, given in added:
         if given and name not in made.copies:
             read[number] = given, out_size
     return Overlap(read, asked.out, out_size) if read else None

@@ -120,9 +120,9 @@ def _summed(asked: Resolved, library: Library, a: Any, b: Any) -> Any:
     if asked.problem.empty:
         return total
     options, names = asked.options, NAMES[asked.direction]
-    asks = asked.problem, asked.direction, asked.device, options, asked.precision, "float32"
     before = (slice(None),) * (2 if options.layout == "channels_first" else 1)
-    for part, algorithm, _ in planned(request_of(*asks, aligned=False)):
+    request = request_of(replace(asked, computed="float32"), aligned=False)
+    for part, algorithm, _ in planned(request):
         first, second, result = ((*before, *part.of(name)) for name in names)
         how = replace(options, algorithm=algorithm, out_dtype="float32", activation=None)
         z = convolve(asked.direction, part.problem, a[first], b[second], how)

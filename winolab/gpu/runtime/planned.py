@@ -6,19 +6,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from winolab.device import Device
 from winolab.gpu.params import Finish, aligned
-from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.request import ITEMSIZE, Plan, Request
 from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.cache.plans import planned
 from winolab.gpu.runtime.layout_copy import LayoutCopy
 from winolab.gpu.runtime.replay import address_of
 from winolab.gpu.runtime.resolve import Operand, Resolved
-from winolab.options import ConvOptions
-from winolab.problem import Problem
 
 A, B, OUT, WORKSPACE, BIAS, RESIDUAL = range(6)  # numbers of the recorded addresses
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A caller's array, by its number: where it lies, where kernels read it, bytes an element."""
+
+    number: int
+    given: ArrayLayout
+    read: ArrayLayout
+    itemsize: int
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ class PlannedCall:
             if out is fresh and written == asked.out_dtype and not asked.gradient:
                 out = wanted.planes(step, out_size) or out
         flags = 0
-        if options.on_range == "raise" and isinstance(chosen, PlanWithFallback):
+        if options.on_range == "raise" and chosen and chosen.flags:
             chosen, flags = chosen.primary, chosen.flags * (not problem.empty)
         elif options.on_range == "raise" and transformed and chosen and chosen.checks_accuracy:
             raise ValueError(
@@ -102,9 +108,9 @@ class PlannedCall:
                 )
         made = chosen is not None and not problem.empty and written == asked.out_dtype
         size, out_size, finishing = ITEMSIZE[asked.dtype], ITEMSIZE[written], asked.finishing
-        arrays = {"a": (A, a.given, a.layout, size)}
+        arrays = {"a": Argument(A, a.given, a.layout, size)}
         if b:
-            arrays["b"] = B, b.given, b.layout, size
+            arrays["b"] = Argument(B, b.given, b.layout, size)
         fused = None
         if chosen and made and finishing:
             given = residual = asked.residual
@@ -113,18 +119,19 @@ class PlannedCall:
                 fits = residual.lies_as(wanted, out_size)
                 if not fits and wanted.dense:  # copied to where y lies
                     fits, residual = True, replace(wanted, address_aligned=True)
-                arrays["residual"] = RESIDUAL, given, residual, out_size
+                arrays["residual"] = Argument(RESIDUAL, given, residual, out_size)
             fused = chosen.with_epilogue(finishing.epilogue) if fits and out == wanted else None
             if fused and asked.bias:
                 bias = ArrayLayout.fresh(asked.bias.shape)
-                arrays["bias"] = BIAS, asked.bias, bias, out_size
+                arrays["bias"] = Argument(BIAS, asked.bias, bias, out_size)
             chosen = fused or chosen
             finishing = None if fused else replace(finishing, residual=residual)
         copies: dict[str, Copied] = {}
         place = aligned(workspace)
-        for name, (number, source, target, each) in arrays.items():
-            if chosen and not problem.empty and source != target:
-                copies[name] = Copied(number, place, LayoutCopy.of(source, target, each))
+        for name, each in arrays.items():
+            if chosen and not problem.empty and each.given != each.read:
+                copy = LayoutCopy.of(each.given, each.read, each.itemsize)
+                copies[name] = Copied(each.number, place, copy)
                 place = aligned(copies[name].end)
         if made and (finishing or out != wanted):
             copy = LayoutCopy.of(out, wanted, out_size, finishing)
@@ -205,8 +212,8 @@ def plan_for(asked: Resolved, out: ArrayLayout, apart: bool = False) -> Plan | N
         aligned = maps = maps and asked.b.layout.aligned(size)
     if not out.aligned(ITEMSIZE[asked.computed]):
         aligned, maps = False, maps and asked.gradient
-    asks = asked.problem, asked.direction, asked.device, options, asked.precision, asked.computed
-    request = replace(request_of(*asks, aligned, maps), finished=asked.finishing is not None)
+    finished = asked.finishing is not None
+    request = request_of(asked, aligned=aligned, aligned_maps=maps, finished=finished)
     chosen = planned(request, apart)
     if not apart:
         chosen = _product_of_planes(request, chosen, asked, out)
@@ -236,34 +243,28 @@ def _check_empty(asked: Resolved) -> None:
     problem = replace(asked.problem.without_images, batch=1)
     if asked.options.algorithm or asked.options.config:
         options = replace(asked.options, workspace_limit=None)
-        asks = problem, asked.direction, asked.device, options, asked.precision, asked.computed
-        planned(request_of(*asks, aligned=True))
+        planned(request_of(replace(asked, problem=problem, options=options), aligned=True))
     else:
         Request(asked.problem, asked.direction, asked.device, precision=asked.precision).check()
 
 
 def request_of(
-    problem: Problem,
-    direction: str,
-    device: Device,
-    options: ConvOptions,
-    precision: str,
-    out_dtype: str,
-    aligned: bool,
-    aligned_maps: bool | None = None,
+    asked: Resolved, *, aligned: bool, aligned_maps: bool | None = None, finished: bool = False
 ) -> Request:
-    """What the planner is asked; arguments are Request's."""
+    """What the planner is asked; the other arguments are Request's."""
+    options = asked.options
     return Request(
-        problem,
-        direction,
-        device,
+        asked.problem,
+        asked.direction,
+        asked.device,
         options.named,
-        precision,
+        asked.precision,
         aligned=aligned,
         aligned_maps=aligned_maps,
         config=options.config,
         workspace_limit=options.workspace_limit,
-        out_dtype=out_dtype,
+        out_dtype=asked.computed,
         tolerance=options.tolerance,
+        finished=finished,
         in_phases=options.on_range != "raise",  # else flags would be several
     )
