@@ -170,41 +170,67 @@ def convolution(
         and (output_padding is None or type(output_padding) is int)
         and (tolerance is None or type(tolerance) in (float, str))
     ):
-        sizes = (result_shape, stride, padding, dilation, groups, output_padding, tolerance)
-        types = repr((sizes, workspace_limit, scale))
-    arguments = (
-        types, direction, result_shape, stride, padding, dilation, groups,
-        layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale,
-        output_padding, tolerance, activation,
-    )  # fmt: skip
+        numbers = (result_shape, stride, padding, dilation, groups, output_padding, tolerance)
+        types = repr((numbers, workspace_limit, scale))
     try:
-        return _unique(*arguments)
+        return _unique(
+            types, direction, result_shape, stride, padding, dilation, groups, layout, algorithm,
+            precision, out_dtype, workspace_limit, on_range, scale, output_padding, tolerance,
+            activation,
+        )  # fmt: skip
     except TypeError:  # lists have no hash; of sizes in a tuple a call is kept
         pass
+    sizes = result_shape, stride, padding, dilation
+    rest = (
+        groups, layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale,
+        output_padding, tolerance, activation,
+    )  # fmt: skip
+    hashable = (tuple(v) if type(v) is list else v for v in sizes)
     try:
-        sizes = (tuple(v) if type(v) is list else v for v in arguments[2:6])
-        return _unique(*arguments[:2], *sizes, *arguments[6:])
+        return _unique(types, direction, *hashable, *rest)
     except TypeError:
-        return replace(_unique.__wrapped__(*arguments), unique=False)
+        return replace(_unique.__wrapped__(types, direction, *sizes, *rest), unique=False)
 
 
 @lru_cache(maxsize=4096)
 def _unique(
-    _, direction, result_shape, stride, padding, dilation, groups,
-    layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale,
-    output_padding, tolerance, activation,
-) -> Convolution:  # fmt: skip
+    types: str | None,
+    direction: str,
+    result_shape: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
+    layout: Any,
+    algorithm: Any,
+    precision: Any,
+    out_dtype: Any,
+    workspace_limit: Any,
+    on_range: Any,
+    scale: Any,
+    output_padding: Any,
+    tolerance: Any,
+    activation: Any,
+) -> Convolution:
+    """The same arguments as ``convolution``'s; ``types`` tells them from those that are equal."""
     return Convolution(
         direction,
-        Geometry(result_shape, stride, padding, dilation, groups, output_padding),
+        Geometry(
+            result_shape=result_shape,
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
+            groups=groups,
+            output_padding=output_padding,
+        ),
         ConvOptions(
-            layout,
-            algorithm,
-            precision,
-            out_dtype,
-            workspace_limit,
-            on_range,
-            scale,
+            layout=layout,
+            algorithm=algorithm,
+            precision=precision,
+            out_dtype=out_dtype,
+            workspace_limit=workspace_limit,
+            on_range=on_range,
+            scale=scale,
             tolerance=tolerance,
             activation=activation,
         ),
