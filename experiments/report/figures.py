@@ -23,7 +23,9 @@ from experiments.harness.tables import Cell, interval
 # A function that draws a table's rows, and its caption.
 Drawn = tuple[Callable[[Sequence[Row]], Figure], str]
 INK = "#333333"
-PAPER_STYLE = {"color": "black", "marker": "x", "linestyle": "none", "markersize": 7}
+PAPER_STYLE: dict[str, Any] = {
+    "color": "black", "marker": "x", "linestyle": "none", "markersize": 7,
+}  # fmt: skip
 COLOURS = {
     "typed": "#c44e52",
     "exact": "#dd8452",

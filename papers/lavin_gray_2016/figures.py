@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.harness.jobs import Row
@@ -86,7 +87,8 @@ def network(number: int, rows: Sequence[Row]) -> Figure:
     mine = [c for c in cells if c.column == "effective TFLOPS over the peak"]
     places = range(len(mine))
     panel.plot(places, [c.ours for c in mine], "o-", color=COLOURS["best"], label="H100")
-    panel.plot(places, [c.paper for c in mine], label="paper, Titan X", **PAPER_STYLE)
+    printed = np.array([c.paper for c in mine], dtype=float)
+    panel.plot(places, printed, label="paper, Titan X", **PAPER_STYLE)
     one = speeds.own(rows, speeds.DATA[number][0])[0]
     sgemm = speeds.SAVING * one["sgemm_tflops"] / speeds.peak(one)
     panel.axhline(sgemm, color=COLOURS["direct"], linewidth=0.8, label="2.25 × SGEMM, H100")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -92,7 +93,8 @@ def speedups(rows: Sequence[Row]) -> Figure:
                 continue
             panel.plot(taps, ours, color=colour, marker=".", label=f"over {name}, model")
             paper = [line[algorithm][0] for line in lines if algorithm in line]
-            panel.plot(taps, paper, **(PAPER_STYLE | {"color": colour}), label="paper")
+            style: dict[str, Any] = PAPER_STYLE | {"color": colour}
+            panel.plot(taps, paper, **style, label="paper")
         panel.set_title(f"{device}, {precision.upper()}")
         panel.set_xlabel("taps a dimension")
     for panel in panels[len(kinds) :]:

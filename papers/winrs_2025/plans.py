@@ -18,8 +18,10 @@ from winolab.algorithm import Problem, direct, winrs
 from winolab.arguments.tolerance import Tolerance
 from winolab.device import DATASHEETS, Device
 from winolab.gpu.families import registry
+from winolab.gpu.families.wgrad_ffma.plan import WgradFfmaPlan
 from winolab.gpu.families.wgrad_mma.cost import unit_cycles
 from winolab.gpu.families.wgrad_mma.plan import WgradMmaPlan
+from winolab.gpu.families.winrs import PairPlan
 from winolab.gpu.planner.request import Plan, Request
 from winolab.ref.algorithms.winrs.plan import data_size
 from winolab.ref.error.metrics import ADMISSIBLE
@@ -69,6 +71,13 @@ def papers(problem: Problem, device: Device, precision: str) -> Plan | None:
     with suppress(ValueError):
         return next(iter(FAMILY[FUSED[precision]].plans(request)))
     return None
+
+
+def segmented(found: Plan | None) -> WgradFfmaPlan | WgradMmaPlan | PairPlan:
+    """The plan of fused kernels, which sum in segments. Raises TypeError for others and None."""
+    if not isinstance(found, WgradFfmaPlan | WgradMmaPlan | PairPlan):
+        raise TypeError(f"{found} has no segments: expected a plan of fused kernels")
+    return found
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@
 
 # %%
 # %matplotlib inline
+from typing import Any
+
 import numpy as np
 
 import winolab
@@ -73,10 +75,11 @@ picture([small.as_dict() | small.partition()])
 # %%
 problem = Problem.of((32, 28, 28, 256), (256, 3, 3, 256), padding=1)
 for precision in ("fp32", "fp16"):
-    for whose, found in (
+    for whose, planned in (
         ("WinRS's", plans.papers(problem, H100, precision)),
         ("ours", plans.omega(problem, H100, precision)),
     ):
+        found = plans.segmented(planned)
         buckets = found.workspace / 4 / np.prod(problem.w_shape)
         print(
             f"{precision} {whose:8} {found.kernel:20} {found.segments:3} segments "
@@ -119,11 +122,12 @@ paper.table("conclusion")
 # %%
 rng = np.random.default_rng(0)
 x, w_shape = rng.integers(-9, 10, (2, 17, 16, 4)), (6, 5, 6, 2)
-for options in (
+cases: list[dict[str, Any]] = [
     {"padding": 2, "groups": 2},
     {"padding": 3, "groups": 2, "stride": (2, 3)},
     {"padding": 5, "groups": 2, "dilation": 2},
-):
+]
+for options in cases:
     dy = rng.integers(-9, 10, Problem.of(x.shape, w_shape, **options).y_shape)
     direct = winolab.conv_backward_filter(x, dy, w_shape, precision="exact", **options)
     for text in ("winrs", "winrs;segments=6"):
