@@ -15,6 +15,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from experiments.harness import tables
+from experiments.harness.facts import entries, tables_of
 from experiments.measure import cases as throughput_cases
 from winolab.algorithm import Tile, parse_algorithm
 from winolab.bench.layers import Layer, parse_square
@@ -263,13 +264,24 @@ def mean(values: Sequence[float]) -> float:
     return geometric_mean(values) if values else math.nan
 
 
-IM2COL = "im2col_winograd_2024"  # whose shapes and kernels the lists of forward layers are
+# What a paper prints of the shapes and kernels that the lists of forward layers are.
+MARE = "mean relative error against FP64, data and filters uniform on [1, 2]"
 # cuDNN's algorithms of filter gradients by kind, as WinRS's paper groups them.
 GRADIENT_KINDS = {
     "gemm": ("ALGO_0", "ALGO_1", "ALGO_3"),
     "fft": ("FFT", "FFT_TILING"),
     "winograd": ("WINOGRAD_NONFUSED",),
 }
+
+
+def authors() -> list[Row]:
+    """Layers with the speed and the error of papers' own kernels, where these were measured."""
+    return [row for entry in entries("h100_speed") for row in entry["rows"]]
+
+
+def printed_errors() -> list[Row]:
+    """Columns of papers' tables of MARE: kernels, and errors by shape."""
+    return [column for table in tables_of(MARE) for column in table["columns"]]
 
 
 def name_of(text: str) -> str:

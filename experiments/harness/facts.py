@@ -56,6 +56,17 @@ def table(paper: str, number: str | int) -> dict[str, Any]:
     return facts(paper)["tables"][str(number)]
 
 
+def entries(name: str) -> list[dict[str, Any]]:
+    """That entry of every paper which has it."""
+    return [facts(paper)[name] for paper in papers() if name in facts(paper)]
+
+
+def tables_of(quantity: str) -> list[dict[str, Any]]:
+    """The tables of all papers that print that quantity."""
+    every = (facts(paper).get("tables", {}).values() for paper in papers())
+    return [entry for found in every for entry in found if entry.get("quantity") == quantity]
+
+
 def matrices(paper: str, name: str) -> dict[str, Any]:
     """One set of printed matrices, with AT, G and BT as exact fractions where they were printed."""
     entry = dict(facts(paper)["matrices"][name])

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from experiments.harness.jobs import Row
 from experiments.harness.tables import select
 from experiments.report.figures import COLOURS, Drawn, panels_of, with_legend
-from experiments.training import on_gpu, seeds
+from experiments.training import processes, seeds
 from experiments.training.tables import NAMES, PRECISIONS, TILES
 
 LINES = {"winolab": COLOURS["best"], "torch": "black"}
@@ -48,7 +48,7 @@ def breaks(rows: Sequence[Row]) -> Figure:
 
 
 FIGURES: dict[str, tuple[Drawn, ...]] = {
-    **on_gpu.FIGURES,
+    processes.TWO.key: ((processes.curves, "Losses by two processes, and by one: crosses."),),
     "training simulated": ((simulated, "Losses of five seeds: their mean and their range."),),
     "training breaks": ((breaks, "Losses of one seed, by precision and tile."),),
 }

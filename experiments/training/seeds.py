@@ -9,12 +9,10 @@ from matplotlib.figure import Figure
 
 from experiments.harness.jobs import Row
 from experiments.harness.missing import not_reproduced
-from experiments.harness.tables import Cell, Table, interval, none, select
+from experiments.harness.tables import Cell, interval, select
 from experiments.harness.verdicts import Verdict
 from experiments.report.figures import COLOURS, panels_of, with_legend
-from experiments.report.texts import Text
 
-WINRS = "winrs_2025"
 DATA = "Images are generated, ten classes of textures (experiments/training/images.py)."
 PRINTED = 0.6  # percent of accuracy that WinRS's FP32 differs from cuDNN's by, at most
 CLAIM = "accuracy within 0.6 % of PyTorch's, FP32"
@@ -145,20 +143,3 @@ def said(cells: Sequence[Cell]) -> list[str]:
             f"{100 * c.high:+.2f}), {'' if within else 'not '}all of it within 0.6 %."
         )
     return [*found, f"A way's own interval is {100 * max(spread):.1f} % wide, at most."]
-
-
-ACCURACY = Table(
-    WINRS, "accuracy", "Accuracy of FP32 training, ours on generated images", none, of_plan,
-    "the 90 % interval of the differences lies within 0.6 %; one that lies in part within is not "
-    "judged",
-    sources=("training",), values=("losses", "test_accuracy"),
-)  # fmt: skip
-TEXT = Text(
-    "In FP32 accuracies of networks trained with WinRS and by PyTorch differ by less than 0.6 %.",
-    "Four 3×3 layers of 16 and 32 channels to convergence: 300 steps of 64 of 2000 images of 32², "
-    "by Adam and by SGD with momentum, 2000 others tested: by PyTorch in FP32 and in TF32, by "
-    f"winolab's picks, and with fused Ω for filter gradients, WinRS's. {DATA} "
-    "(`python -m experiments.training.run --plan seeds`)",
-    "ours: means over seeds, 90 % intervals; differences are of the same seeds.",
-    said,
-)

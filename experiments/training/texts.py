@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from experiments.harness.tables import Cell
 from experiments.report.texts import Text
-from experiments.training import on_gpu, seeds
+from experiments.training import processes, seeds
 
 DATA = seeds.DATA
 
@@ -19,7 +19,7 @@ def _breaks(cells: Sequence[Cell]) -> list[str]:
 
 
 TEXTS = {
-    **on_gpu.TEXTS,
+    processes.TWO.key: processes.TEXT,
     "training simulated": Text(
         "WinRS trains in FP32 within 0.6 % of cuDNN's accuracy; Im2col-Winograd shows curves.",
         "Four 3×3 layers of 8 and 16 channels, images of 16², Adam, 100 steps of 32 images, five "

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
 
+from experiments.gpu.figures import OURS, Who, lines_over
+from experiments.gpu.rows import GRADIENT_KINDS, gradients, paper_alpha
 from experiments.harness.facts import table
 from experiments.harness.jobs import Row
 from experiments.harness.tables import select
-from experiments.report.figures import PAPER_STYLE, Drawn, gains, panels_of, with_legend
+from experiments.report.figures import INK, PAPER_STYLE, Drawn, gains, panels_of, with_legend
 from papers.winrs_2025.grid import PAPER, series
 from papers.winrs_2025.kernels import cells_ablations
-from papers.winrs_2025.measure import recorded
+from papers.winrs_2025.measure import recorded, training
 from papers.winrs_2025.measure import tables as measured
 
 PEERS = {"gemm": ("GEMM", "#55a868"), "fft": ("FFT", "#8172b3"),
          "winograd": ("Winograd", "#dd8452")}  # fmt: skip
+GRADIENTS: Who = {
+    "cuDNN GEMM class": (lambda c: c.cudnn(*GRADIENT_KINDS["gemm"]), "#55a868", "s"),
+    "cuDNN FFT": (lambda c: c.cudnn(*GRADIENT_KINDS["fft"]), "#8172b3", "^"),
+    "cuDNN Winograd": (lambda c: c.cudnn(*GRADIENT_KINDS["winograd"]), "#dd8452", "p"),
+    "PyTorch": (lambda c: c.fastest(lambda r: (r["method"], r["products"]) == ("torch", c.group)),
+                "#937860", "v"),
+}  # fmt: skip
 
 
 def frontier(rows: Sequence[Row]) -> Figure:
@@ -104,6 +114,87 @@ def speedups(rows: Sequence[Row]) -> Figure:
     return with_legend(figure, panels[0])
 
 
+def gradient_speeds(rows: Sequence[Row]) -> Figure:
+    """WinRS's Figures 10 and 11: effective TFLOPS of filter gradients, a panel a precision."""
+    groups = [g for g in ("fp32", "fp16", "bf16") if gradients(rows, g)]
+    figure, panels = panels_of(len(groups), 1, (11, 3.4 * len(groups)), sharey=False)
+    for panel, group in zip(panels, groups, strict=True):
+        mine = sorted(gradients(rows, group), key=lambda c: (c.layer.taps, c.layer.channels))
+        who = OURS if group == "fp32" else {
+            "winolab": (lambda c: c.ours, "#4c72b0", "o"),
+            "winolab, any error": (lambda c: c.ours_any, "#c44e52", "D"),
+        }  # fmt: skip
+        lines_over(panel, mine, who | GRADIENTS)
+        labels = [f"{c.layer.taps}×{c.layer.taps} {c.name.split(':')[0]}" for c in mine]
+        panel.set_xticks(range(len(mine)), labels, rotation=60, fontsize=7, ha="right")
+        panel.set(title=group.upper(), ylabel="effective TFLOPS", ylim=(0, None))
+    return with_legend(figure, *panels)
+
+
+NOTHING = 1e-4  # where no workspace stands on a logarithmic axis
+
+
+def gradient_workspace(rows: Sequence[Row]) -> Figure:
+    """WinRS's Figure 9 and Table 2: workspace as a multiple of the data, against channels."""
+    figure, (panel,) = panels_of(1, 1, (6, 3.4))
+    drawn = {
+        "winolab, FFMA, fastest": OURS["winolab, FFMA"],
+        "winolab, split, fastest": OURS["winolab, split products"],
+        "winolab, picked": (lambda c: c.ours, INK, "*"),
+    }
+    for label, (of, colour, marker) in (drawn | GRADIENTS).items():
+        found = []
+        for c in gradients(rows, "fp32"):
+            row, problem = of(c), c.layer.problem
+            if row and row["workspace"] is not None:
+                data = 4 * sum(math.prod(shape) for shape in (problem.x_shape, problem.y_shape))
+                found.append((c.layer.channels, max(row["workspace"] / data, NOTHING)))
+        if found:
+            face = colour if "winolab" in label else "white"
+            panel.plot(*zip(*found, strict=True), marker, color=colour, label=label,
+                       markersize=5, markerfacecolor=face)  # fmt: skip
+    panel.axhline(0.18, color=INK, linewidth=0.8, linestyle="--")
+    panel.set(xscale="log", yscale="log", xlabel="channels", ylabel="workspace over x and dy")
+    panel.set_xticks([64, 128, 256, 512, 1024], ["64", "128", "256", "512", "1024"])
+    panel.set_yticks([NOTHING, 1e-3, 1e-2, 0.1, 1, 10], ["none", "0.001", "0.01", "0.1", "1", "10"])
+    panel.minorticks_off()
+    return with_legend(figure, panel)
+
+
+def gradient_errors(rows: Sequence[Row]) -> Figure:
+    """WinRS's Figure 12: MARE on U[0, 1] against the accumulation length, a panel a precision."""
+    groups = [g for g in ("fp32", "fp16", "bf16") if gradients(rows, g)]
+    figure, panels = panels_of(1, len(groups), (max(8, 3.7 * len(groups)), 4.4), sharey=False)
+    for panel, group in zip(panels, groups, strict=True):
+        for c in gradients(rows, group):
+            length = c.layer.batch * math.prod(c.layer.output)
+            for row in c.rows:
+                repeated = row["products"] == "tf32 allowed" and not row["frugal"]
+                if isinstance(row.get("mare_u01"), float) and not repeated:
+                    panel.plot(length, row["mare_u01"], linestyle="none", **_gradient_point(row))
+        panel.set(title=group.upper(), xscale="log", yscale="log", xlabel="N·O_H·O_W")
+    panels[0].set_ylabel("mean relative error")
+    return with_legend(figure, *panels, columns=4)
+
+
+def _gradient_point(row: Row) -> dict[str, Any]:
+    if row["method"] == "winolab":
+        alpha = paper_alpha(row["kernel"])
+        colour = {4: "#55a868", 8: "#4c72b0", 16: "#c44e52"}[alpha]
+        split = row["products"] == "fp32_split"
+        name = f"Ω{alpha}{', split products' if split else ''}"
+        return {"marker": "D" if split else "o", "color": colour, "label": name, "markersize": 4}
+    words = {"gemm": "GEMM", "fft": "FFT", "winograd": "Winograd"}
+    kinds = {name: words[kind] for kind, names in GRADIENT_KINDS.items() for name in names}
+    kind = "PyTorch" if row["method"] == "torch" else f"cuDNN {kinds[row['kernel']]}"
+    marker = {"GEMM": "s", "FFT": "^", "Winograd": "p", "PyTorch": "v"}[kind.split()[-1]]
+    if "tf32" in row["products"]:
+        kind += ", TF32 allowed"
+    colour = "#937860" if "tf32" in row["products"] else "#8172b3"
+    return {"marker": marker, "color": colour, "markerfacecolor": "white", "label": kind,
+            "markersize": 4}  # fmt: skip
+
+
 FIGURES: dict[str, tuple[Drawn, ...]] = {
     "winrs_2025 table3": (
         (
@@ -130,8 +221,16 @@ FIGURES: dict[str, tuple[Drawn, ...]] = {
             "FP16 sums on a GPU, U[0,1]: what segments, scaling and Kahan's sum are worth.",
         ),
     ),
+    "winrs_2025 table2_kernels": (
+        (gradient_workspace, "Workspace against channels. Dashed: the paper's average."),
+    ),
+    "winrs_2025 table3_kernels": ((gradient_speeds, "The paper's Figures 10 and 11 on this GPU."),),
+    "winrs_2025 table4_kernels": (
+        (gradient_errors, "The paper's Figure 12 on this GPU, every algorithm."),
+    ),
     **measured.FIGURES,
     **recorded.FIGURES,
+    **training.FIGURES,
     "winrs_2025 frontier": (
         (frontier, "Predicted time against workspace. Stars: the planner's choice."),
     ),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.training import on_gpu, seeds
 from papers.winrs_2025 import counts, errors, grid, kernels, plans, timing
-from papers.winrs_2025.measure import recorded
+from papers.winrs_2025.measure import recorded, training
 from papers.winrs_2025.measure import tables as measured
 
 COMMANDS = {
@@ -31,6 +30,5 @@ TABLES = (
     *plans.TABLES,
     *measured.TABLES,
     recorded.TABLE,
-    on_gpu.FIGURE13,
-    seeds.ACCURACY,
+    *training.TABLES,
 )

@@ -12,7 +12,7 @@ from experiments.report.counts import counts
 from experiments.report.texts import Text
 from papers.winrs_2025.grid import MB, MULTIPLE, grid
 from papers.winrs_2025.lists import DRAWN, GFLOP
-from papers.winrs_2025.measure import recorded
+from papers.winrs_2025.measure import recorded, training
 from papers.winrs_2025.measure import tables as measured
 from papers.winrs_2025.timing import FP16_OVER_FP32
 
@@ -170,6 +170,7 @@ def _figure7(cells: Sequence[Cell]) -> list[str]:
 TEXTS = {
     **measured.TEXTS,
     **recorded.TEXTS,
+    **training.TEXTS,
     "winrs_2025 table2": Text(
         "Zhang et al. give the workspace of WinRS over their grid: its average, minimum and "
         "maximum, in MB and as a multiple of the data.",

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import product
 
-from experiments.gpu.rows import IM2COL, name_of
-from experiments.harness.facts import table
+from experiments.gpu.rows import name_of, printed_errors
 from experiments.harness.outputs import BINS
 from experiments.measure.cases import LISTS, PLAN, cases
 from experiments.training.run import FUSED, PLANS
@@ -87,7 +86,7 @@ def _who(case, gradient: bool) -> Iterator[tuple]:
 def errors() -> list[dict]:
     """Table 3's shapes with both sets of points."""
     found = []
-    for column in table(IM2COL, 3)["columns"]:
+    for column in printed_errors():
         name = name_of(column["algorithm"])
         for shape, (points, method, products, factor) in product(column["shapes"], (
             ("paper", "winolab", "fp32", 1.0), ("best", "winolab", "fp32", 0.8),

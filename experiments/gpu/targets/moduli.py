@@ -7,9 +7,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from experiments.gpu.rows import IM2COL, Measured, Row, where
+from experiments.gpu.rows import Measured, Row, authors, where
 from experiments.gpu.targets.aims import Part, anyone, gemm, ours, quotients, speeds
-from experiments.harness.facts import facts
 from experiments.harness.tables import Cell
 
 NESTED = "python -m experiments.measure.nested"
@@ -113,8 +112,8 @@ def moduli(rows: Sequence[Row], dragon: Sequence[Measured]) -> Iterator[Cell]:
     found = {c.name: mine["relative_rms_n01"] for c, mine, _ in both if mine}
     yield part.shown(f"{what}, relative RMS", "largest", max(found.values(), default=math.nan))
     part = Part("Moduli", SPEED)
-    authors = {printed["layer"] for printed in facts(IM2COL)["h100_speed"]["rows"]}
-    nine = [c for c in dragon if c.name in authors and c.layer.taps == 9]
+    theirs = {printed["layer"] for printed in authors()}
+    nine = [c for c in dragon if c.name in theirs and c.layer.taps == 9]
     what = "9×9 of the authors, over any cuDNN FP32"
     yield part.smallest(what, 1.6, speeds(nine, ours, anyone))
     shares = quotients(nine, "relative_rms_u11", ours, gemm)

@@ -6,7 +6,17 @@ import math
 from collections.abc import Iterator, Sequence
 
 from experiments.gpu import bounds as gpu_bounds
-from experiments.gpu.rows import IM2COL, Measured, Row, cases, kernel, name_of, where, wrong
+from experiments.gpu.rows import (
+    Measured,
+    Row,
+    authors,
+    cases,
+    kernel,
+    name_of,
+    printed_errors,
+    where,
+    wrong,
+)
 from experiments.gpu.targets.aims import (
     DATA,
     FORWARD,
@@ -27,7 +37,6 @@ from experiments.gpu.targets.aims import (
 )
 from experiments.gpu.targets.moduli import moduli
 from experiments.gpu.targets.tensor import correlations, gradients
-from experiments.harness.facts import facts, table
 from experiments.harness.tables import Cell, Table, none
 from experiments.measure.host_cost import BETWEEN, GRADIENTS, IN_TURN
 
@@ -84,7 +93,7 @@ def _authors(mine: Sequence[Measured]) -> Iterator[Cell]:
     """Beside the authors' own kernels, which were measured on an H100 in another run."""
     part = Part("FFMA", f"{SPEED} --lists dragon")
     by_name = {c.name: c for c in mine}
-    for printed in facts(IM2COL)["h100_speed"]["rows"]:
+    for printed in authors():
         c = by_name.get(printed["layer"])
         speed = c.ffma["tflops"] if c and c.ffma else math.nan
         wide = c is not None and c.kernel_of == "Γ16(8,9)"
@@ -144,7 +153,7 @@ def _accuracy(rows: Sequence[Row], dragon: Sequence[Measured]) -> Iterator[Cell]
     best: dict = {"data": "u12", "points": "best", "products": "fp32", "method": "winolab"}
     eight: dict[str, float] = {}
     sixteen: dict[str, float] = {}
-    for column in table(IM2COL, 3)["columns"]:
+    for column in printed_errors():
         name = name_of(column["algorithm"])
         found = errors(rows, kernel_of=name, **best)
         for paper, shape in zip(column["mare"], column["shapes"], strict=True):
@@ -159,7 +168,7 @@ def _accuracy(rows: Sequence[Row], dragon: Sequence[Measured]) -> Iterator[Cell]
     by_name = {c.name: c for c in dragon}
     shares = {
         printed["layer"]: c.ffma["relative_rms_u11"] / printed["relative_rms"]
-        for printed in facts(IM2COL)["h100_speed"]["rows"]
+        for printed in authors()
         if (c := by_name.get(printed["layer"])) and c.kernel_of == "Γ16(8,9)" and c.ffma
     }
     part = Part("FFMA", f"{SPEED} --lists dragon")

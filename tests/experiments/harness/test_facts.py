@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.harness.facts import facts, matrices, papers, table
+from experiments.gpu.rows import authors, printed_errors
+from experiments.harness.facts import entries, facts, matrices, papers, table, tables_of
 
 PRINTED = [
     (paper, name)
@@ -78,6 +79,12 @@ def test_gamma_columns_fit_their_tiles() -> None:
 def test_winrs_kernels_sum_to_their_alpha() -> None:
     for n, r in facts("winrs_2025")["kernels"]["fp32"]:
         assert n + r - 1 in (1, 4, 8, 16)
+
+
+def test_what_papers_state_is_found_without_naming_them() -> None:
+    assert [len(entry["rows"]) for entry in entries("h100_speed")] == [len(authors())]
+    assert printed_errors() == table("im2col_winograd_2024", 3)["columns"]
+    assert entries("no such") == tables_of("none") == []
 
 
 def test_an_unknown_paper_is_named() -> None:
