@@ -114,9 +114,53 @@ def test_the_papers_are_reproduced_without_the_other_extras() -> None:
 
 
 def test_no_file_imports_from_a_test_file() -> None:
-    """What tests share lies in modules without the prefix."""
-    pattern = re.compile(r"^ *from tests\b[\w.]* import (?:\([^)]*\)|.*)", re.MULTILINE)
+    """What tests share lies in modules without the prefix; code in strings counts."""
+    pattern = re.compile(r"\bfrom tests\b[\w.]* import (?:\([^)]*\)|.*)|\bimport tests\.[\w.]*")
     paths = sorted((ROOT / "tests").rglob("*.py"))
     found = [(name_of(path), line) for path in paths for line in pattern.findall(path.read_text())]
     assert len(found) > 150
     assert not [(name, line) for name, line in found if re.search(r"\btest_", line)]
+
+
+# Tests of another room's calls on CUDA arrays, and of documents.
+MIRRORED = {
+    "docs": "docs",
+    "gpu/jax": "winolab/jax",
+    "gpu/judge": "winolab/judge",
+    "gpu/torch": "winolab/torch",
+}
+# Tests of no room: of all kernels, of what runs kernels on the CPU, of kernels that are judged.
+ROOMLESS = {"gpu/every_kernel", "gpu/host", "judge/strangers"}
+# Tests named for a subject, which import a module of that name from elsewhere.
+SUBJECTS = {"gpu/planner/test_tolerance.py", "gpu/families/wgrad_ffma/test_winrs.py"}
+
+
+def mirrored(test: Path) -> Path | None:
+    """The folder whose modules a test is for, or the module, of tests in a folder named for it."""
+    place = test.parent.relative_to(ROOT / "tests").as_posix()
+    if place in ROOMLESS:
+        return None
+    inside = place.partition("/")[0] in ("experiments", "papers")
+    return ROOT / MIRRORED.get(place, place if inside else f"winolab/{place}")
+
+
+def test_tests_mirror_sources() -> None:
+    """A folder of tests is a folder or a module of sources; a test that imports a module of its own
+    name lies in the mirror of that module's folder."""
+    tests = [path for path in SOURCES if path.name.startswith("test_")]
+    rooms = {test: room for test in tests if (room := mirrored(test))}
+    assert len(rooms) > 300
+    missing = (r for r in rooms.values() if not r.is_dir() and not r.with_suffix(".py").is_file())
+    assert not {name_of(room) for room in missing}
+    sources = {path for path in SOURCES if "tests" not in path.parts}
+    misplaced = set()
+    for test, room in rooms.items():
+        name = test.stem.removeprefix("test_")
+        if name == room.name or room / f"{name}.py" in sources or (room / name).is_dir():
+            continue
+        pattern = rf"^(?:from|import) ([\w.]*\b{name})(?: |$)|^from ([\w.]+) import .*\b{name}\b"
+        for whole, package in re.findall(pattern, test.read_text(), re.MULTILINE):
+            path = ROOT.joinpath(*(whole or f"{package}.{name}").split("."))
+            if {path.with_suffix(".py"), path / "__init__.py"} & sources:
+                misplaced.add(test.relative_to(ROOT / "tests").as_posix())
+    assert misplaced == SUBJECTS

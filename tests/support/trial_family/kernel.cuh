@@ -1,4 +1,4 @@
-// Forward sums in order: a thread has one output. It is what tests/gpu/planner/test_adding_a_family.py
+// Forward sums in order: a thread has one output. It is what tests/gpu/families/test_adding_a_family.py
 // adds to the families: the least that one consists of.
 #pragma once
 

@@ -303,15 +303,14 @@ def test_where_nothing_can_be_written_calls_run(folder, monkeypatch) -> None:
 
 def test_processes_at_once_write_the_same(folder) -> None:
     code = (
-        "from tests.gpu.runtime.cache.test_plans import REQUEST, plans;"
-        "plan = plans.planned(REQUEST); print(plans.source_of(plan).digest)"
+        "import pickle, sys; from winolab.gpu.runtime.cache import plans;"
+        "plan = plans.planned(pickle.loads(bytes.fromhex(sys.argv[1])));"
+        "print(plans.source_of(plan).digest)"
     )
 
     def run(_: int) -> str:
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        )
-        return done.stdout
+        command = [sys.executable, "-c", code, pickle.dumps(REQUEST).hex()]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     with ThreadPoolExecutor(3) as pool:
         said = set(pool.map(run, range(3)))
