@@ -4,7 +4,8 @@ For every case of throughput_cases the plans of each precision whose predicted t
 least, by the algorithm that the case names and by any, run interleaved on this GPU. Their rows go
 to experiments/results/throughput_variants.jsonl under the name STEP; what picks lose is printed.
 
-``--changed FILE`` times instead what experiments.calibrate.picks has put into that list under STEP:
+``--changed FILE`` times instead what experiments.calibrate.picks has put into that list, by custom
+experiments/measure/picks_to_time.jsonl, under STEP:
 of each case the pick before a change and the one after it, by their names. Rows go to
 experiments/results/changed_picks.jsonl, and a call goes on where another ended; what is over SLOWER
 times as long is printed.

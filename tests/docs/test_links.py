@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PLACES = ("*.md", "docs/*.md", "docs/notes/*.md", "docs/tutorials/*.md", "winolab/**/*.md")
+PLACES = (
+    "*.md",
+    "docs/*.md",
+    "docs/notes/*.md",
+    "docs/tutorials/*.md",
+    "winolab/**/*.md",
+    "experiments/*.md",
+)
 PAGES = sorted(page for place in PLACES for page in ROOT.glob(place))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 

@@ -15,6 +15,7 @@ MOST = {
     "docs/kernels.md": 1200,
     "CONTRIBUTING.md": 500,
     "CHANGELOG.md": 800,
+    "experiments/README.md": 250,
 }
 NOTES = sorted((ROOT / "docs" / "notes").glob("*.md"))
 NOTE = range(100, 251)
@@ -55,3 +56,11 @@ def test_a_family_has_a_page(path: Path) -> None:
 def test_every_family_has_a_page() -> None:
     families = {family.name.partition(".")[0] for family in FAMILIES}
     assert families <= {path.parent.name for path in PAGES}
+
+
+def test_every_room_of_experiments_has_its_line() -> None:
+    listed = re.findall(
+        r"^\| `(\w+)/` \| .", (ROOT / "experiments/README.md").read_text(), re.MULTILINE
+    )
+    folders = (path.parent.name for path in (ROOT / "experiments").glob("*/[a-z]*.*"))
+    assert sorted(listed) == sorted({*folders} - {"__pycache__"})
