@@ -19,7 +19,6 @@ from winolab.gpu.planner.rates import copying, from_l2, l2_bytes_a_cycle, overla
 
 GPU = Path(winolab.gpu.__file__).parent
 SECTIONS = tomllib.loads(text())
-# Models that came while the file was made, with constants of their own: to be moved there.
 SHARED = ("device", "overlap", "gamma")  # what several families have
 # Fractions of a cost.py that are no constants of a device: shares of the blocks that a GPU holds,
 # which are tried, and TF32's rate.

@@ -177,14 +177,3 @@ def test_intensities_of_the_papers():
     square = [Tile(2, 3)] * 2
     larger, smaller = (complexity.intensity(square, k, 32, external=True) for k in (64, 32))
     assert larger / smaller == Fraction(4, 3)
-
-
-def test_largest_acceleration_bounds_every_tile():
-    """WinRS eq. 3 with its missing α, reached where n = r; one dimension never has less."""
-    for alpha in range(2, 17):
-        bound = complexity.largest_acceleration([alpha])
-        best = max(Fraction(n * (alpha + 1 - n), alpha) for n in range(1, alpha + 1))
-        assert best <= bound
-        assert best == bound or alpha % 2 == 0
-    for a, b in itertools.product(range(2, 7), repeat=2):
-        assert complexity.largest_acceleration([a * b]) >= complexity.largest_acceleration([a, b])

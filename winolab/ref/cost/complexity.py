@@ -169,14 +169,6 @@ def _halvings(*sizes: int) -> int:
     return min((size & -size).bit_length() - 1 for size in sizes)
 
 
-def largest_acceleration(alphas: Sequence[int]) -> Fraction:
-    """The most that n·r/α reaches at given α, over real n and r: ∏(αᵢ + 1)²/4αᵢ.
-
-    WinRS, eq. 3, which as printed lacks a factor of αᵢ.
-    """
-    return math.prod((Fraction((a + 1) ** 2, 4 * a) for a in alphas), start=Fraction(1))
-
-
 def intensity(
     tiles: Sequence[Tile],
     filters: int,
