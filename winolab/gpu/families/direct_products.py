@@ -8,6 +8,7 @@ from typing import Self
 
 from winolab.algorithm import Algorithm, Problem, Tile, direct
 from winolab.arguments.epilogue import Epilogue
+from winolab.arguments.words import plural
 from winolab.device import Device
 from winolab.gpu.families.axes import check_vectors
 from winolab.gpu.families.wgrad import Gradient
@@ -35,10 +36,7 @@ class DirectCorrelation(BasePlan):
     workspace = 0
     reads_filters_in_place = True  # with 16-byte aligned taps, channels contiguous
 
-    @property
-    def kernel(self) -> str:
-        """Named as the papers' kernels."""
-        return "Γ1(1,1)"
+    kernel = "Γ1(1,1)"  # named as the papers'
 
     @property
     def algorithm(self) -> Algorithm:
@@ -58,6 +56,34 @@ class DirectCorrelation(BasePlan):
     def with_epilogue(self, epilogue: Epilogue) -> Self | None:
         """The plan whose kernels apply it as they store y."""
         return replace(self, epilogue=epilogue)
+
+
+class FewChannels(DirectCorrelation):
+    """A plan of layers of few channels, of which some are summed, or result, or make a group: one
+    launch, whose blocks stay and copy what they multiply to shared memory."""
+
+    reads_filters_in_place = False
+    direction: str  # of the family's tiling
+
+    def with_epilogue(self, epilogue: Epilogue) -> Self | None:
+        """The plan whose kernel applies it as it stores y; None of backward data."""
+        return super().with_epilogue(epilogue) if self.direction == "forward" else None
+
+    def told(self: Plan, block: str, grid: tuple[int, int], work_tiles: int) -> str:
+        """What is printed; ``block`` says what a block computes at once, ``grid`` how many blocks
+        there are, of how many threads."""
+        return "\n".join(
+            [
+                self.problem.told(self.direction),
+                f"kernel     {self.kernel} {self.precision}, nothing transformed",
+                f"block      {block}",
+                f"policies   {self.config}",
+                f"grid       {plural(grid[0], 'block')} of {grid[1]} threads, "
+                f"{plural(work_tiles, 'work tile')}",
+                f"memory     {max(self.shared().values())} B shared, no workspace",
+                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
+            ]
+        )
 
 
 @dataclass(frozen=True)

@@ -7,64 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Self
 
-from winolab.algorithm import Algorithm, Tile, direct
-from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.words import plural
 from winolab.gpu.families.axes import MOST_STRIDE, counted
+from winolab.gpu.families.direct_products import FewChannels
 from winolab.gpu.families.grouped import cost, launch
 from winolab.gpu.families.grouped.config import MOST, Config, bundle, configs
 from winolab.gpu.families.grouped.source import source
 from winolab.gpu.families.grouped.tiling import Tiling
 from winolab.gpu.params import MOST as COUNTED
 from winolab.gpu.params import Kernels, View, uncounted
-from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.request import Request
 
 
 @dataclass(frozen=True)
-class GroupedPlan(Tiling, BasePlan):
+class GroupedPlan(Tiling, FewChannels):
     """One call: what is computed, by which kernel, on what grid, at what cost."""
 
-    predicted: float = 0.0  # seconds
-    epilogue: Epilogue | None = None
-
     kernel = "grouped"
-    tile = Tile(1, 1)
-    tiles: tuple[Tile, ...] = ()
-    points = "best"  # as of all plans; there is nothing to interpolate
-    workspace = 0
-
-    @property
-    def algorithm(self) -> Algorithm:
-        """What the reference calls it."""
-        return direct()
-
-    @property
-    def simulated(self) -> str:
-        """What the reference calls the arithmetic."""
-        return f"{self.precision},accumulation=tensor_core:16:2:truncate"
 
     def __str__(self) -> str:
-        p, v = self.problem, self.config
-        return "\n".join(
-            [
-                p.told(self.direction),
-                f"kernel     {self.kernel} {self.precision}, nothing transformed",
-                f"block      {v.rows} × {v.columns} outputs of "
-                f"{plural(v.slice * self.bundle.groups, 'group')}",
-                f"policies   {v}",
-                f"grid       {plural(self.grid, 'block')} of {v.threads} threads, "
-                f"{plural(self.work_tiles * self.slices * self.phases, 'work tile')}",
-                f"memory     {self.shared_memory} B shared, no workspace",
-                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
-            ]
-        )
-
-    def with_epilogue(self, epilogue: Epilogue) -> Self | None:
-        """The plan whose kernel applies it as it stores y; None of backward data."""
-        return replace(self, epilogue=epilogue) if self.direction == "forward" else None
+        v = self.config
+        block = f"{v.rows} × {v.columns} outputs of {plural(v.slice * self.bundle.groups, 'group')}"
+        return self.told(block, (self.grid, v.threads), self.work_tiles * self.slices * self.phases)
 
     def source(self) -> str:
         """The translation unit of its kernel."""

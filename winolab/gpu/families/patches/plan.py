@@ -4,63 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Self
 
-from winolab.algorithm import Algorithm, Tile, direct
-from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.words import plural
 from winolab.gpu.families.axes import counted
-from winolab.gpu.families.direct_products import arithmetic
+from winolab.gpu.families.direct_products import FewChannels
 from winolab.gpu.families.patches import cost, launch
 from winolab.gpu.families.patches.config import MOST_SHARED, Config, configs, serves
 from winolab.gpu.families.patches.source import source
 from winolab.gpu.families.patches.tiling import POSITIONS, Tiling
 from winolab.gpu.params import Kernels, View, uncounted
-from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.request import Request
 
 
 @dataclass(frozen=True)
-class PatchesPlan(Tiling, BasePlan):
+class PatchesPlan(Tiling, FewChannels):
     """One call: what is computed, by which kernel, on what grid, at what cost."""
 
-    predicted: float = 0.0  # seconds
-    epilogue: Epilogue | None = None
-
     kernel = "patches"
-    tile = Tile(1, 1)
-    tiles: tuple[Tile, ...] = ()
-    points = "best"  # as of all plans; there is nothing to interpolate
-    workspace = 0
-
-    @property
-    def algorithm(self) -> Algorithm:
-        """What the reference calls it."""
-        return direct()
-
-    @property
-    def simulated(self) -> str:
-        """What the reference calls the arithmetic."""
-        return arithmetic(self.precision)
 
     def __str__(self) -> str:
-        p, v = self.problem, self.config
-        return "\n".join(
-            [
-                p.told(self.direction),
-                f"kernel     {self.kernel} {self.precision}, nothing transformed",
-                f"block      {v.rows} × {v.columns} positions × {plural(v.width, 'channel')}",
-                f"policies   {v}",
-                f"grid       {plural(self.grid, 'block')} of {v.threads} threads, "
-                f"{plural(self.patches.work_tiles * self.blocks_m, 'work tile')}",
-                f"memory     {self.shared_memory} B shared, no workspace",
-                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
-            ]
-        )
-
-    def with_epilogue(self, epilogue: Epilogue) -> Self | None:
-        """The plan whose kernel applies it as it stores y; None of backward data."""
-        return replace(self, epilogue=epilogue) if self.direction == "forward" else None
+        v = self.config
+        block = f"{v.rows} × {v.columns} positions × {plural(v.width, 'channel')}"
+        return self.told(block, (self.grid, v.threads), self.patches.work_tiles * self.blocks_m)
 
     def source(self) -> str:
         """The translation unit of its kernel."""
