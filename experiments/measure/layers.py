@@ -193,24 +193,34 @@ def main(
         random.Random(0).shuffle(cases)  # so that what time allows is a sample
         kept = {} if again else {key(row): row["source"] for row in rows if row.get("chosen")}
         todo = due(planned(cases, driver.device(0)), kept)
-        machine = {"run": datetime.now(UTC).isoformat(timespec="seconds"), **bench.context()}
-        with Lines(output) as file:
-            for number, (case, found) in enumerate(todo[:most]):
-                if time.monotonic() > end:
-                    print(f"no time for {len(todo)} cases in all; call again to go on")
-                    break
-                if number % COMPILED == 0:  # no more than time may allow to measure
-                    some = todo[number : min(most, number + COMPILED)]
-                    compile_all(plan for _, plans in some for plan in plans)
-                layer, direction, group = case
-                made = tried(case, measured(layer, direction, group, found))
-                if made is None:
-                    break
-                for row in made:
-                    file.append({**machine, **row})
-        rows = latest(stored(output))
-        rewrite(output, shortened(rows))
+        rows = added(output, timed(todo[:most], end))
     print("\n".join(summarized(rows)))
+
+
+def added(output: Path, made: Iterable[Row]) -> list[Row]:
+    """The latest rows of every case of a file, when those that are made are added to it."""
+    machine = {"run": datetime.now(UTC).isoformat(timespec="seconds"), **bench.context()}
+    with Lines(output) as file:
+        for row in made:
+            file.append({**machine, **row})
+    rows = latest(stored(output))
+    rewrite(output, shortened(rows))
+    return rows
+
+
+def timed(todo: Sequence[tuple[Case, Mapping[Plan, bool]]], end: float) -> Iterator[Row]:
+    """Rows of as many cases as can begin before ``end``."""
+    for number, (case, found) in enumerate(todo):
+        if time.monotonic() > end:
+            print(f"no time for {len(todo)} cases in all; call again to go on")
+            return
+        if number % COMPILED == 0:  # no more than time may allow to measure
+            some = todo[number : number + COMPILED]
+            compile_all(plan for _, plans in some for plan in plans)
+        made = tried(case, measured(*case, found))
+        if made is None:
+            return
+        yield from made
 
 
 def due(

@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from experiments.harness.facts import ROOT
-from experiments.measure.layer_rows import Row, key, latest, shortened, stored
-from experiments.measure.layers import Layer, measured, tried
-from experiments.measure.throughput import compile_all
+from experiments.measure.layer_rows import Row, key, stored
+from experiments.measure.layers import Layer, added, timed
 from winolab.bench.contenders import unnamed
 from winolab.cli import bench
 from winolab.device import Device
@@ -29,7 +27,6 @@ from winolab.gpu import driver
 from winolab.gpu.families.grouped import plan as grouped
 from winolab.gpu.families.implicit_gemm import plan as implicit_gemm
 from winolab.gpu.planner.request import Plan
-from winolab.lines import Lines, rewrite
 
 RESULTS = ROOT / "experiments" / "results" / "grouped_products.jsonl"
 # Sizes, channels and strides of ResNeXt-50's; groups of the layers of more channels a group.
@@ -84,22 +81,8 @@ def main(
     if not summary:
         bench.ready()
         device = driver.device(0)
-        todo = [(v, plans(v, direction, precision, device)) for v in layers()]
-        compile_all(p for _, mine in todo for p in mine)
-        machine = {"run": datetime.now(UTC).isoformat(timespec="seconds"), **bench.context()}
-        with Lines(RESULTS) as file:
-            for layer, mine in todo:
-                if time.monotonic() > end:
-                    print("no time for the rest")
-                    break
-                case = layer, direction, precision
-                made = tried(case, measured(*case, mine))
-                if made is None:
-                    break
-                for row in made:
-                    file.append({**machine, **row})
-        rows = latest(stored(RESULTS))
-        rewrite(RESULTS, shortened(rows))
+        cases = [(v, direction, precision) for v in layers()]
+        rows = added(RESULTS, timed([(case, plans(*case, device)) for case in cases], end))
     print("\n".join(summarized(rows)))
 
 

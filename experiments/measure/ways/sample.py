@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import repeat
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from experiments.measure.layer_rows import Row, key, latest, shortened, stored
-from experiments.measure.layers import measured, tried
+from experiments.measure.layer_rows import Row, key, stored
+from experiments.measure.layers import added, measured, tried
 from experiments.measure.throughput import compile_all
 from winolab.bench.contenders import digest
 from winolab.bench.networks import BatchedLayer
@@ -22,7 +21,6 @@ from winolab.cli.environment import cores
 from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.planner.request import Plan
-from winolab.lines import Lines, rewrite
 from winolab.spread import pool
 
 Case = tuple[BatchedLayer, str, str]  # with its direction and precision
@@ -72,13 +70,7 @@ class Sample:
         bench.ready()
         rows = stored(output)
         kept = {} if again else {key(row): row["source"] for row in rows if row.get("chosen")}
-        machine = {"run": datetime.now(UTC).isoformat(timespec="seconds"), **bench.context()}
-        with Lines(output) as file:
-            for row in self.timed(kept, most, end):
-                file.append({**machine, **row})
-        rows = latest(stored(output))
-        rewrite(output, shortened(rows))
-        return rows
+        return added(output, self.timed(kept, most, end))
 
 
 def command(

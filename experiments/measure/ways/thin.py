@@ -19,16 +19,14 @@ import random
 import statistics
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import product
 from typing import Annotated
 
 import typer
 
 from experiments.harness.facts import ROOT
-from experiments.measure.layer_rows import Row, key, latest, shortened, stored
-from experiments.measure.layers import Case, measured, tried
-from experiments.measure.throughput import compile_all
+from experiments.measure.layer_rows import Row, key, stored
+from experiments.measure.layers import Case, added, timed
 from winolab.bench.contenders import digest, unnamed
 from winolab.bench.networks import distinct
 from winolab.cli import bench
@@ -40,7 +38,6 @@ from winolab.gpu.families.thin import plan as thin
 from winolab.gpu.families.wgrad_thin import plan as wgrad_thin
 from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.request import DIRECTIONS, Plan, Request
-from winolab.lines import Lines, rewrite
 
 RESULTS = ROOT / "experiments" / "results" / "thin.jsonl"
 FASTEST = 3  # plans of the family, by prediction
@@ -142,21 +139,7 @@ def main(
                 continue
             if any((*which, digest(p)) not in kept for p in mine):
                 todo.append((case, mine))
-        compile_all(p for _, mine in todo for p in mine)
-        machine = {"run": datetime.now(UTC).isoformat(timespec="seconds"), **bench.context()}
-        with Lines(RESULTS) as file:
-            for case, mine in todo:
-                if time.monotonic() > end:
-                    print(f"no time for {len(todo)} cases in all; call again to go on")
-                    break
-                layer, direction, precision = case
-                made = tried(case, measured(layer, direction, precision, mine))
-                if made is None:
-                    break
-                for row in made:
-                    file.append({**machine, **row})
-        rows = latest(stored(RESULTS))
-        rewrite(RESULTS, shortened(rows))
+        rows = added(RESULTS, timed(todo, end))
     print("\n".join(summarized(rows)))
 
 
