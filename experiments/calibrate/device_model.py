@@ -101,7 +101,7 @@ def called(p: Any, predict: Predict) -> Predict:
     gradient, one of a correlation with strides; others' come in a scan's place."""
     strided = any(n > 1 for n in (*p.problem.stride, *p.problem.dilation))
     launches = 2 if p.direction == "backward_filter" else int(strided)
-    if not getattr(p, "checks_accuracy", False) or not launches:
+    if not p.checks_accuracy or not launches:
         return predict
     return lambda plan, model: predict(plan, model) + launches * model.device.idle
 

@@ -75,7 +75,7 @@ def test_results_on_a_gpu_are_those_of_fp64(direction: str, precision: str, name
 
 def on_wgmma(name: str, direction: str, precision: str, *, narrow: bool = True) -> ImplicitGemmPlan:
     found = [p for p in offered(PROBLEMS[name], direction, precision) if p.config.producers]
-    return min(found, key=lambda p: p.config.bn if narrow else -p.config.bn)
+    return min(found, key=lambda p: p.config.block_columns if narrow else -p.config.block_columns)
 
 
 WGMMA = [
@@ -114,13 +114,14 @@ def test_producers_copy_what_is_not_aligned(direction: str) -> None:
 def blocks_of(shape: Config, direction: str, turn: int) -> Problem:
     """Filters of 3 × 3 by stride 2: two blocks of rows or of columns, of which the last is not
     full, and more steps than stages, of a gradient's two segments each."""
-    rows, columns = (shape.bm + 8, shape.bn - 8) if turn % 2 else (shape.bm - 8, shape.bn + 8)
-    depth = shape.stages * shape.bk + 1
+    more = 8 if turn % 2 else -8
+    rows, columns = shape.block_rows + more, shape.block_columns - more
+    depth = shape.stages * shape.depth + 1
     positions, c, k = rows, -(-depth // 72) * 8, columns
     if direction == "backward_data":  # at most four taps of a phase
         c, k = columns, -(-depth // 32) * 8
     if direction == "backward_filter":
-        positions, c, k = 2 * depth + 20, -(-(shape.bn + 1) // 72) * 8, rows
+        positions, c, k = 2 * depth + 20, -(-(shape.block_columns + 1) // 72) * 8, rows
     return layer((2, 9, 2 * -(-positions // 10), c), k, (3, 3), stride=2, padding=1)
 
 
@@ -139,7 +140,7 @@ def test_every_block_shape(direction: str, precision: str) -> None:
         if p.gradient:
             p = replace(p, segments=2)
             assert p.steps > p.config.stages
-            assert p.positions % (2 * p.config.bk)
+            assert p.positions % (2 * p.config.depth)
         met.add((p.blocks_rows > 1, p.blocks_columns > 1))
         a, b = operands(problem, direction, "fp32" if p.dtype == "float32" else precision)
         assert too_far(p, a, b, on_cpu(p, a, b)) == 0, p

@@ -59,7 +59,7 @@ def test_groups_are_one_launch() -> None:
         for direction in DIRECTIONS:
             for p in offered(NEXT, direction, precision):
                 narrow = direction != "backward_filter" and not p.config.producers
-                assert p.merged * 4 == (min(64, p.config.bn) if narrow else 64)
+                assert p.merged * 4 == (min(64, p.config.block_columns) if narrow else 64)
                 launched: list[str] = []
 
                 def note(*_: object, name: str = "", into: list[str] = launched, **__: object):

@@ -53,31 +53,31 @@ def chunks(c: Correlation, found: Bundle) -> int:
 @dataclass(frozen=True)
 class Config(KernelConfig):
     """The compile-time shape of the kernel, by its names, and a work tile's outputs: ``rows`` ×
-    ``columns`` of a phase, of a slice of ``warps_n`` × ``bundles``. A warp has ``tiles`` products'
-    positions at once; ``kept``: whether its part of the filter stays in registers."""
+    ``columns`` of a phase, of a slice of ``warp_columns`` × ``bundles``. A warp has ``tiles``
+    products' positions at once; ``kept``: whether its part of the filter stays in registers."""
 
     rows: int
     columns: int
-    warps_m: int
-    warps_n: int
+    warp_rows: int
+    warp_columns: int
     bundles: int
     tiles: int
     kept: int
 
     def __str__(self) -> str:
-        warps = f"warps={self.warps_m}x{self.warps_n}"
+        warps = f"warps={self.warp_rows}x{self.warp_columns}"
         rest = f"bundles={self.bundles} tiles={self.tiles}"
         return f"{self.rows}x{self.columns} {warps} {rest}" + " kept=1" * self.kept
 
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        return 32 * self.warps_m * self.warps_n
+        return 32 * self.warp_rows * self.warp_columns
 
     @property
     def slice(self) -> int:
         """Bundles of a block."""
-        return self.warps_n * self.bundles
+        return self.warp_columns * self.bundles
 
     @property
     def positions(self) -> int:
@@ -91,7 +91,7 @@ class Config(KernelConfig):
     def runs(self, c: Correlation, found: Bundle) -> bool:
         """Whether a kernel has this shape."""
         counted = min(self.rows, self.columns, self.tiles, self.bundles) > 0
-        warps = (self.warps_m, self.warps_n) in WARPS
+        warps = (self.warp_rows, self.warp_columns) in WARPS
         exchanged = counted and self.bundles * found.eights[1] <= EIGHTS and self.tiles <= EIGHTS
         room = KEPT - EIGHT * (self.tiles - 1) if self.kept else math.inf
         return warps and exchanged and self.kept_registers(c, found) <= room
@@ -130,12 +130,12 @@ def configs(c: Correlation, found: Bundle) -> Iterator[Config]:
     count, most = c.groups // found.groups, EIGHTS // found.eights[1]
     bundles = min(most, 1 << (count - 1).bit_length())
     for rows, columns in patches(c):
-        for warps_m, warps_n in WARPS:
-            needed, narrow = -(-count // bundles), warps_n * bundles * found.channels < LINE
-            if warps_n >= 2 * needed or (narrow and warps_n < min(4, needed)):
+        for warp_rows, warp_columns in WARPS:
+            needed, narrow = -(-count // bundles), warp_columns * bundles * found.channels < LINE
+            if warp_columns >= 2 * needed or (narrow and warp_columns < min(4, needed)):
                 continue
             for tiles, kept in ((1, 1), (2, 1), (2, 0), (4, 0)):
-                v = Config(rows, columns, warps_m, warps_n, bundles, tiles, kept)
-                busy = warps_m == 2 or (warps_m - 1) * tiles * ROWS < rows * columns
+                v = Config(rows, columns, warp_rows, warp_columns, bundles, tiles, kept)
+                busy = warp_rows == 2 or (warp_rows - 1) * tiles * ROWS < rows * columns
                 if v.runs(c, found) and busy and kept != (v.kept_registers(c, found) > KEPT):
                     yield v

@@ -31,7 +31,7 @@ def patches(plan: Tiling) -> int:
 def shared(plan: Tiling) -> float:
     """Cycles that shared memory takes for a work tile: matrices, the filter, copies, exchanges."""
     v, (_, out) = plan.config, plan.bundle.eights
-    each = plan.products * v.warps_m * v.warps_n
+    each = plan.products * v.warp_rows * v.warp_columns
     matrices = plan.steps * v.bundles * 4
     filters = 0 if v.kept else plan.steps * v.bundles * out * 2 / v.tiles
     exchanges = 2 * EIGHTS if ITEMSIZE[plan.out_dtype] == 2 else 0
@@ -43,7 +43,7 @@ def shared(plan: Tiling) -> float:
 def products(plan: Tiling) -> float:
     """Cycles that products of a work tile take at the Tensor Cores' rate."""
     v, (_, out) = plan.config, plan.bundle.eights
-    each = plan.products * v.warps_m * v.warps_n * plan.steps * v.bundles * out
+    each = plan.products * v.warp_rows * v.warp_columns * plan.steps * v.bundles * out
     return each * PRODUCT / plan.device.matrix
 
 
@@ -51,7 +51,7 @@ def issued(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Issue slots of a scheduler for a work tile."""
     v, (_, out), m = plan.config, plan.bundle.eights, model.grouped
     step = v.bundles * (1 + out) + (1 if v.kept else 1 + v.bundles * out / v.tiles)
-    tiles = plan.products * v.warps_m * v.warps_n * (plan.steps * step + m.tile)
+    tiles = plan.products * v.warp_rows * v.warp_columns * (plan.steps * step + m.tile)
     vectors = plan.pixels * plan.vectors / (2 * ROWS)
     return (tiles + m.read * vectors) / SCHEDULERS
 
@@ -73,7 +73,9 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
         issued(plan, model) / m.issued,
     )
     tile = overlapped(model.overlap.call, together * each, alone(plan, model), m.waited)
-    fragments = -(-plan.steps * plan.config.bundles * plan.bundle.eights[1] // plan.config.warps_m)
+    fragments = -(
+        -plan.steps * plan.config.bundles * plan.bundle.eights[1] // plan.config.warp_rows
+    )
     walked = m.waited + m.filled * fragments + plan.rounds * tile
     arrays = m.copied * copying(device, data(plan), model)
     copied = max(arrays, from_l2(device, patches(plan), model))

@@ -35,12 +35,12 @@ __device__ __forceinline__ unsigned filter_pair(const GroupedParams& p, const Gr
 struct GroupedFilter {
   uint2* shared;
   unsigned kept[KEPT ? STEPS : 1][NT][2];
-  __device__ __forceinline__ GroupedFilter(unsigned char* memory, int warp_n)
-      : shared(reinterpret_cast<uint2*>(memory) + warp_n * (STEPS * NT * 32) + threadIdx.x % 32) {}
+  __device__ __forceinline__ GroupedFilter(unsigned char* memory, int warp_column)
+      : shared(reinterpret_cast<uint2*>(memory) + warp_column * (STEPS * NT * 32) + threadIdx.x % 32) {}
   __device__ __forceinline__ void fill(const GroupedParams& p, const GroupedChunks& chunks, int first,
-                                       int warp_m) {
+                                       int warp_row) {
 #pragma unroll 8  // as many loads at once: memory answers a batch
-    for (int i = warp_m; i < STEPS * NT; i += WARPS_M) {
+    for (int i = warp_row; i < STEPS * NT; i += WARP_ROWS) {
       const int step = i / NT, n = i % NT;
       shared[i * 32] = make_uint2(filter_pair(p, chunks, first, n, 2 * step),
                                   filter_pair(p, chunks, first, n, 2 * step + 1));

@@ -91,11 +91,11 @@ __device__ __forceinline__ void store(const GroupedParams& p, const GroupedOutpu
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     winolab_grouped(const __grid_constant__ GroupedParams p) {
   extern __shared__ __align__(16) unsigned char memory[];
-  const int warp = threadIdx.x / 32, warp_n = warp % WARPS_N, warp_m = warp / WARPS_N;
+  const int warp = threadIdx.x / 32, warp_column = warp % WARP_COLUMNS, warp_row = warp / WARP_COLUMNS;
   const int slice = blockIdx.x % p.slices, each = blockIdx.x / p.slices;
   const GroupedPhase phase(p, each / p.workers);
-  const int bundle = slice * (WARPS_N * BUNDLES);
-  const int channel = (bundle + warp_n * BUNDLES) * (OUT * 8);
+  const int bundle = slice * (WARP_COLUMNS * BUNDLES);
+  const int channel = (bundle + warp_column * BUNDLES) * (OUT * 8);
   const GroupedChunks chunks(memory);
   const GroupedPlaces places(p, memory + KNOWN);
   unsigned char* const lasting = reinterpret_cast<unsigned char*>(places.outputs + p.outputs);
@@ -107,8 +107,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   int index = each % p.workers, stage = 0;
   copy_patch(p, phase, GroupedTile(p, index), places, bundle * (IN * 8), stages);
   copy_async_commit();
-  GroupedFilter filter(KEPT ? stages + p.stage : lasting, warp_n);
-  filter.fill(p, chunks, channel, warp_m);
+  GroupedFilter filter(KEPT ? stages + p.stage : lasting, warp_column);
+  filter.fill(p, chunks, channel, warp_row);
   int kept_at[KEPT ? STEPS : 1];
 #pragma unroll
   for (int step = 0; step < (KEPT ? STEPS : 1); ++step)
@@ -122,8 +122,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                  stages + (stage ^ 1) * p.stage);
     copy_async_commit();
     if (channel >= p.out_channels) continue;
-    const unsigned char* own = stages + stage * p.stage + warp_n * (BUNDLES * IN * 16);
-    for (int first = warp_m * (TILES * 16); first < p.positions; first += WARPS_M * TILES * 16) {
+    const unsigned char* own = stages + stage * p.stage + warp_column * (BUNDLES * IN * 16);
+    for (int first = warp_row * (TILES * 16); first < p.positions; first += WARP_ROWS * TILES * 16) {
       GroupedSums sum;
       multiply(memory, chunks, filter, kept_at, own, places.outputs + first, sum);
       store(p, to, places.outputs + first, channel, sum);

@@ -2,7 +2,7 @@
 // memory.
 //
 // A BUNDLE is as many groups as fill products of eight channels on both sides: 8 · IN channels that are
-// summed, 8 · OUT of the result. A warp has BUNDLES of them, a block, in WARPS_N columns of warps, a slice.
+// summed, 8 · OUT of the result. A warp has BUNDLES of them, a block, in WARP_COLUMNS columns of warps, a slice.
 #pragma once
 
 #include "axes.cuh"
@@ -40,9 +40,9 @@ struct GroupedParams {
 #endif
 };
 
-constexpr int THREADS = 32 * WARPS_M * WARPS_N;
+constexpr int THREADS = 32 * WARP_ROWS * WARP_COLUMNS;
 constexpr int BLOCKS = 512 / THREADS;               // of a multiprocessor: 128 registers a thread
-constexpr int VECTORS = WARPS_N * BUNDLES * IN;     // of 16 bytes, of a pixel of the patch
+constexpr int VECTORS = WARP_COLUMNS * BUNDLES * IN;     // of 16 bytes, of a pixel of the patch
 constexpr int PIXEL = (VECTORS | 1) * 16;           // bytes: an odd number of vectors
 constexpr int NT = BUNDLES * OUT;                   // eights of output channels of a warp
 constexpr int STEPS = (CHUNKS + 1) / 2;             // CHUNKS: eights of channels of all taps
@@ -50,7 +50,7 @@ constexpr int TOGETHER = THREADS / VECTORS;         // pixels that a block copie
 // Bytes of shared memory before the tables: zeros, what chunks meet.
 constexpr int ZEROS = BUNDLES * IN * 16, AT = 2 * STEPS * 4, FILTER_AT = 2 * STEPS * 8;
 constexpr int KNOWN = (ZEROS + FILTER_AT + AT + 15) / 16 * 16;
-constexpr int FILTER = WARPS_N * STEPS * NT * 256;
+constexpr int FILTER = WARP_COLUMNS * STEPS * NT * 256;
 
 // The taps that meet a phase's outputs.
 struct GroupedPhase {

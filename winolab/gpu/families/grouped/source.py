@@ -23,12 +23,12 @@ def source(
     """The translation unit of a config; ``chunks``: how many a sum has, and whether some phases
     have fewer; ``types``: of the operands and of the result."""
     per_side = zip(("IN", "OUT"), bundle.eights, strict=True)
-    constants = {"WARPS_M": v.warps_m, "WARPS_N": v.warps_n, "BUNDLES": v.bundles}
+    constants = {"WARP_ROWS": v.warp_rows, "WARP_COLUMNS": v.warp_columns, "BUNDLES": v.bundles}
     constants |= {"TILES": v.tiles, "KEPT": v.kept, **dict(per_side)}
     constants |= {"CHANNELS": bundle.channels // bundle.groups}
     constants |= {"OUT_CHANNELS": bundle.out_channels // bundle.groups}
     constants |= {"CHUNKS": chunks[0], "PARTIAL": int(chunks[1]), "ROTATED": int(rotated)}
     constants |= dict(zip(("INPUT", "OUTPUT"), (FINISHED[t] for t in types), strict=True))
     constants |= epilogue_constants(epilogue, types[1])
-    shape = f"warps={v.warps_m}x{v.warps_n} bundles={v.bundles}"
+    shape = f"warps={v.warp_rows}x{v.warp_columns} bundles={v.bundles}"
     return unit(f"grouped {shape}", constants, {}, ("grouped/kernel",))

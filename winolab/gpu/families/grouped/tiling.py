@@ -182,7 +182,7 @@ class Tiling(Phased):
     def products(self) -> int:
         """Products' positions of a work tile that the busiest of its warps has."""
         v = self.config
-        together = v.warps_m * v.tiles * 16
+        together = v.warp_rows * v.tiles * 16
         return -(-v.positions // together) * v.tiles
 
     @property

@@ -27,11 +27,11 @@ SLICE = 16  # channels of a product of 16 bits
 class Config(KernelConfig):
     """The compile-time shape of the kernel: policies of implicit_gemm/kernel.cuh, by its names."""
 
-    bm: int  # rows of a block: positions, or output channels of gradients
-    bn: int  # columns: output channels, or taps × channels of gradients
-    bk: int  # depth of a step
-    warps_m: int
-    warps_n: int
+    block_rows: int  # positions, or output channels of gradients
+    block_columns: int  # output channels, or taps × channels of gradients
+    depth: int  # of a step
+    warp_rows: int
+    warp_columns: int
     stages: int
     blocks: int = 1  # of a multiprocessor
     fill: int = 0  # whether copies of x and the filter have channels filled up to FILLED
@@ -40,29 +40,31 @@ class Config(KernelConfig):
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        return 32 * self.warps_m * self.warps_n + self.producers
+        return 32 * self.warp_rows * self.warp_columns + self.producers
 
     def shared_memory(self, role: int, itemsize: int) -> int:
         """Bytes of shared memory; ``role``: ROLES'; ``itemsize``: bytes of an element."""
-        tables = PLACE * (2 * self.bk if role == 2 else self.bm)
-        tables += FILTER_ROW * (2 * self.bk if role == 1 else 1)
+        tables = PLACE * (2 * self.depth if role == 2 else self.block_rows)
+        tables += FILTER_ROW * (2 * self.depth if role == 1 else 1)
         if self.producers:
-            stage = itemsize * self.bk * (self.bm + self.bn) + BARRIERS
+            stage = itemsize * self.depth * (self.block_rows + self.block_columns) + BARRIERS
             return -(-(self.stages * stage + tables) // ATOM) * ATOM
         along, across = PITCHES[itemsize]
-        x = (self.bk, self.bn, across) if role == 2 else (self.bm, self.bk, along)
-        w = (self.bn, self.bk, along)
-        if role:
-            w = (self.bk, self.bm if role == 2 else self.bn, across)
+        x = self.block_rows, self.depth, along
+        w = self.block_columns, self.depth, along
+        if role == 1:
+            w = self.depth, self.block_columns, across
+        elif role == 2:
+            x, w = (self.depth, self.block_columns, across), (self.depth, self.block_rows, across)
         stage = itemsize * sum(rows * (n + more) - more for rows, n, more in (x, w))
         return self.stages * stage + tables + AGAIN
 
     def __str__(self) -> str:
-        warps = f"warps={self.warps_m}x{self.warps_n}"
+        warps = f"warps={self.warp_rows}x{self.warp_columns}"
         rest = f"stages={self.stages} blocks={self.blocks}"
         rest += " fill=1" if self.fill else ""
         rest += f" producers={self.producers}" if self.producers else ""
-        return f"{self.bm}x{self.bn}x{self.bk} {warps} {rest}"
+        return f"{self.block_rows}x{self.block_columns}x{self.depth} {warps} {rest}"
 
 
 # By bytes of an element. A warp has 64 × 64, 64 × 32 or 32 × 32 results; of FP32, whose stages'
@@ -94,8 +96,8 @@ GRADIENTS = {
 }
 # The same of 16 bits on wgmma: a warpgroup has 64 rows and all columns.
 WGMMA_CONFIGS = tuple(
-    Config(bm, bn, 64, warps, 1, stages, blocks, producers=128)
-    for bm, bn, warps, stages, blocks in (
+    Config(rows, columns, 64, warps, 1, stages, blocks, producers=128)
+    for rows, columns, warps, stages, blocks in (
         (128, 256, 8, 4, 1),
         (128, 128, 8, 6, 1),
         (64, 128, 4, 4, 2),
@@ -118,8 +120,8 @@ def sliced(
     depth = max(channels, SLICE)
     columns = depth * out_channels // max(channels, 1)
     if groups == 1 or role == ROLES["backward_filter"] or columns not in WGMMA_WIDTHS:
-        return config.bn, SLICE
-    return (columns, depth) if columns < config.bn else (config.bn, SLICE)
+        return config.block_columns, SLICE
+    return (columns, depth) if columns < config.block_columns else (config.block_columns, SLICE)
 
 
 def configs(
@@ -134,7 +136,8 @@ def configs(
     found = [shape for shape in fitting if shape]
 
     def empty(v: Config) -> bool:
-        return (v.bm > 64 and rows <= v.bm // 2) or (v.bn > 32 and columns <= v.bn // 2)
+        half = rows <= v.block_rows // 2, columns <= v.block_columns // 2
+        return (v.block_rows > 64 and half[0]) or (v.block_columns > 32 and half[1])
 
     return [v for v in found if not empty(v)] or found[-2:]
 

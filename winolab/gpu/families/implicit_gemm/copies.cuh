@@ -3,8 +3,9 @@
 
 #include "operands.cuh"
 
-constexpr int X_ROWS = GRADIENT ? BK : BM, X_COLUMNS = GRADIENT ? BN : BK;
-constexpr int W_ROWS = W_BY_DEPTH ? BK : BN, W_COLUMNS = GRADIENT ? BM : ROTATED ? BN : BK;
+constexpr int X_ROWS = GRADIENT ? DEPTH : BLOCK_ROWS, X_COLUMNS = GRADIENT ? BLOCK_COLUMNS : DEPTH;
+constexpr int W_ROWS = W_BY_DEPTH ? DEPTH : BLOCK_COLUMNS,
+              W_COLUMNS = GRADIENT ? BLOCK_ROWS : ROTATED ? BLOCK_COLUMNS : DEPTH;
 // A vector more than a row has: eight rows, or of FP32 four of a step, lie in different banks.
 constexpr int X_PITCH = X_COLUMNS + (SIZE == 4 && GRADIENT ? 8 : VECTOR);
 constexpr int W_PITCH = W_COLUMNS + (SIZE == 4 && W_BY_DEPTH ? 8 : VECTOR);
@@ -12,8 +13,8 @@ constexpr int W_PITCH = W_COLUMNS + (SIZE == 4 && W_BY_DEPTH ? 8 : VECTOR);
 struct ImplicitShared {
   Element x[STAGES][(X_ROWS - 1) * X_PITCH + X_COLUMNS];
   Element w[STAGES][(W_ROWS - 1) * W_PITCH + W_COLUMNS];
-  WindowPlace places[GRADIENT ? 2 * BK : BM];      // of a step, and of the next one
-  FilterRow filter_rows[ROTATED ? 2 * BK : 1];
+  WindowPlace places[GRADIENT ? 2 * DEPTH : BLOCK_ROWS];      // of a step, and of the next one
+  FilterRow filter_rows[ROTATED ? 2 * DEPTH : 1];
   int again;
 };
 static_assert(sizeof(ImplicitShared) <= SHARED, "as the plan has it");
@@ -82,29 +83,30 @@ struct Copies {
   const ImplicitParams& p;
   const ImplicitWork& work;
   ImplicitShared& shared;
-  const ColumnStep further;  // BK columns
+  const ColumnStep further;  // DEPTH columns
   PatchColumn patch, weight;
   PatchColumn row;          // ROTATED: of a thread, in w's stage
-  Digits position, ahead;   // GRADIENT: a thread's, and BK positions
+  Digits position, ahead;   // GRADIENT: a thread's, and DEPTH positions
   int step;
 
   __device__ __forceinline__ Copies(const ImplicitParams& p, const ImplicitWork& work,
                                     ImplicitShared& shared)
-      : p(p), work(work), shared(shared), further(p, work, BK), step(work.begin) {
+      : p(p), work(work), shared(shared), further(p, work, DEPTH), step(work.begin) {
     patch.set(p, work, (GRADIENT ? work.column : 0) + XPart::column());
     if (!W_BY_DEPTH) weight.set(p, work, WPart::column());
     if (ROTATED) row.set(p, work, threadIdx.x);
     if (GRADIENT) {
-      position = work.of_position(p, step * BK + threadIdx.x), ahead = work.of_position(p, BK);
+      position = work.of_position(p, step * DEPTH + threadIdx.x), ahead = work.of_position(p, DEPTH);
     } else {
-      for (int i = threadIdx.x; i < BM; i += THREADS) shared.places[i] = work.place_of(p, work.row + i);
+      for (int i = threadIdx.x; i < BLOCK_ROWS; i += THREADS)
+        shared.places[i] = work.place_of(p, work.row + i);
     }
   }
 
   // The rows of the next step to start, which its copies find in shared memory after a barrier.
   __device__ __forceinline__ void prepare() {
-    if (!W_BY_DEPTH || threadIdx.x >= BK) return;
-    const int at = step % 2 * BK + threadIdx.x;
+    if (!W_BY_DEPTH || threadIdx.x >= DEPTH) return;
+    const int at = step % 2 * DEPTH + threadIdx.x;
     if constexpr (GRADIENT) {
       shared.places[at] =
           work.place(p, position.beyond, position.depth, position.height, position.width);
@@ -130,7 +132,7 @@ struct Copies {
   }
 
   __device__ __forceinline__ void bring_patches(Element* stage) const {
-    const WindowPlace* places = shared.places + (GRADIENT ? step % 2 * BK : 0);
+    const WindowPlace* places = shared.places + (GRADIENT ? step % 2 * DEPTH : 0);
     const Element* x = p.x + (long long)work.group * p.channels + patch.channel + patch.x;
     bring<XVEC, XPart::COUNT>(
         [&](int i) { return XPart::to(stage, i); },
@@ -147,7 +149,7 @@ struct Copies {
   __device__ __forceinline__ void bring_weights(Element* stage) const {
     const int column = WPart::column();
     if constexpr (GRADIENT) {
-      const WindowPlace* places = shared.places + step % 2 * BK;
+      const WindowPlace* places = shared.places + step % 2 * DEPTH;
       const int m = work.row + column;
       const Element* dy = p.w + (long long)work.group * p.out_channels + m;
       bring<WVEC, WPart::COUNT>(
@@ -159,7 +161,7 @@ struct Copies {
           },
           1, p.w_vectors);
     } else if constexpr (ROTATED) {
-      const FilterRow* rows = shared.filter_rows + step % 2 * BK;
+      const FilterRow* rows = shared.filter_rows + step % 2 * DEPTH;
       const Element* w = p.w + work.group * p.group_stride;
       const int n = work.column + column;
       bring<WVEC, WPart::COUNT>(

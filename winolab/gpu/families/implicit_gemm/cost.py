@@ -50,29 +50,33 @@ def step(plan: Tiling, model: DeviceModel = MODEL) -> float:
     if plan.precision != "fp32":
         share = model.gamma_mma.hopper if device.compute_capability >= (9, 0) else 1.0
         rate = device.matrix * share * RATES[plan.precision]
-    work = v.bm * v.bn * v.bk
+    work = v.block_rows * v.block_columns * v.depth
     if plan.merged > 1 and plan.precision != "fp32":  # tiles that some group has
         work *= max(SLICE, max(plan.correlation.channels, 1)) / plan.patch_channels
     products = m.products * held(plan) * work / (rate * device.clock)
-    size = ITEMSIZE[plan.dtype]
-    copied = held(plan) * device.multiprocessors * size * (v.bm + v.bn) * v.bk
-    patches, others = (v.bn, v.bm) if plan.gradient else (v.bm, v.bn)
-    copies = patches / plan.vectors[0] + others / plan.vectors[1]
-    started = m.vector * held(plan) * v.bk * copies / device.clock
-    return overlapped(model.overlap.call, products, from_l2(device, copied, model), started, m.step)
+    copied, copies = _copied(plan, model)
+    started = m.vector * copies / device.clock
+    return overlapped(model.overlap.call, products, copied, started, m.step)
+
+
+def _copied(plan: Tiling, model: DeviceModel) -> tuple[float, float]:
+    """Seconds that L2 takes for a step of all blocks; copies of a multiprocessor's threads."""
+    v, device, (of_x, of_w) = plan.config, plan.device, plan.vectors
+    rows, columns = v.block_rows, v.block_columns
+    size = held(plan) * v.depth * ITEMSIZE[plan.dtype] * (rows + columns) * device.multiprocessors
+    copies = columns / of_x + rows / of_w if plan.gradient else rows / of_x + columns / of_w
+    return from_l2(device, size, model), held(plan) * v.depth * copies
 
 
 def _wgmma_step(plan: Tiling, model: DeviceModel) -> float:
     """The same where producers copy and warpgroups multiply."""
     v, device, c, m = plan.config, plan.device, plan.correlation, model.implicit_gemm_wgmma
     columns, _ = sliced(v, ROLES[plan.direction], plan.merged, c.channels, c.out_channels)
-    work = held(plan) * v.bm * columns * v.bk
+    work = held(plan) * v.block_rows * columns * v.depth
     products = m.products * work / (device.matrix * device.clock)
-    copied = held(plan) * device.multiprocessors * ITEMSIZE[plan.dtype] * (v.bm + v.bn) * v.bk
-    patches, others = (v.bn, v.bm) if plan.gradient else (v.bm, v.bn)
-    copies = patches / plan.vectors[0] + others / plan.vectors[1]
-    started = m.vector * held(plan) * v.bk * copies / device.clock
-    moved = m.l2 * from_l2(device, copied, model)
+    copied, copies = _copied(plan, model)
+    started = m.vector * copies / device.clock
+    moved = m.l2 * copied
     return overlapped(model.overlap.call, products, moved, started, m.step)
 
 
@@ -112,9 +116,9 @@ def timing_of(plan: Tiling, model: DeviceModel = MODEL) -> wgrad.Timing:
     return wgrad.Timing(
         plan.tiles_of_phase,
         slots(plan),
-        step(plan, model) / v.bk,
-        m.work_tile * v.bm * v.bn / (128 * 128),
-        v.bk,
+        step(plan, model) / v.depth,
+        m.work_tile * v.block_rows * v.block_columns / (128 * 128),
+        v.depth,
         filled=True,
         device=plan.device,
         model=model,
@@ -143,8 +147,8 @@ def _phases_seconds(plan: Tiling, model: DeviceModel) -> float:
     for taps, count in phases:
         end = at + count * plan.tiles_of_phase
         waves = -(-end // slots(plan)) - -(-at // slots(plan))
-        work_tile = m.work_tile * v.bm * v.bn / (128 * 128)
-        total += waves * (-(-taps * channels // v.bk) * each + work_tile)
+        work_tile = m.work_tile * v.block_rows * v.block_columns / (128 * 128)
+        total += waves * (-(-taps * channels // v.depth) * each + work_tile)
         at = end
     begin = model.device.launch + begun(plan, model)
     return begin + overlapped(model.overlap.call, total, arrays(plan, model)) + filling(plan, model)

@@ -1,6 +1,6 @@
 // The producer warps of the wgmma kernel: what they copy into its stages.
 //
-// A stage has planes of BK rows (of positions' patches, or w's of forward: a row each) of 64 elements,
+// A stage has planes of DEPTH rows (of positions' patches, or w's of forward: a row each) of 64 elements,
 // 128 bytes, as Swizzle::B128 has them (mma.cuh). A thread copies vectors of the same column of some
 // rows of its warp. Rows that change from step to step (of gradients positions, of backward data's
 // filter its taps and channels) a lane each of a warp counts up and leaves to the others in shared
@@ -9,16 +9,16 @@
 
 #include "operands.cuh"
 
-constexpr int CONSUMERS = 32 * WARPS_M * WARPS_N, PRODUCER_WARPS = PRODUCERS / 32;
-constexpr int ROW_BYTES = 128, PLANE = BK * ROW_BYTES;
-constexpr int OWN = BK / PRODUCER_WARPS;  // rows of a warp that change
-static_assert(BK == 64 && OWN <= 32, "a row has 64 elements, a lane one row");
+constexpr int CONSUMERS = 32 * WARP_ROWS * WARP_COLUMNS, PRODUCER_WARPS = PRODUCERS / 32;
+constexpr int ROW_BYTES = 128, PLANE = DEPTH * ROW_BYTES;
+constexpr int OWN = DEPTH / PRODUCER_WARPS;  // rows of a warp that change
+static_assert(DEPTH == 64 && OWN <= 32, "a row has 64 elements, a lane one row");
 
 struct GatherShared {
-  alignas(1024) unsigned char x[STAGES][(GRADIENT ? BN : BM) * ROW_BYTES];
-  alignas(1024) unsigned char w[STAGES][(GRADIENT ? BM : BN) * ROW_BYTES];
-  WindowPlace places[GRADIENT ? 2 * BK : BM];  // of a step, and of the next one
-  FilterRow filter_rows[ROTATED ? 2 * BK : 1];
+  alignas(1024) unsigned char x[STAGES][(GRADIENT ? BLOCK_COLUMNS : BLOCK_ROWS) * ROW_BYTES];
+  alignas(1024) unsigned char w[STAGES][(GRADIENT ? BLOCK_ROWS : BLOCK_COLUMNS) * ROW_BYTES];
+  WindowPlace places[GRADIENT ? 2 * DEPTH : BLOCK_ROWS];  // of a step, and of the next one
+  FilterRow filter_rows[ROTATED ? 2 * DEPTH : 1];
   unsigned long long full[STAGES], empty[STAGES];
 };
 static_assert(sizeof(GatherShared) <= SHARED, "as the plan has it");
@@ -54,28 +54,30 @@ using XLanes = Lanes<XVEC>;
 using WLanes = Lanes<WVEC>;
 
 struct Gather {
-  static constexpr int PLANES = GRADIENT ? BN / 64 : 1;
-  static constexpr int X_ROWS = (GRADIENT ? BK : BM) / PRODUCER_WARPS, X_COUNT = X_ROWS / XLanes::ROWS;
-  static constexpr int W_ROWS = (W_BY_DEPTH ? BK : BN) / PRODUCER_WARPS, W_COUNT = W_ROWS / WLanes::ROWS;
-  static constexpr int MOST = BLOCKS == 1 && BN < 256 ? 8 : 4;
+  static constexpr int PLANES = GRADIENT ? BLOCK_COLUMNS / 64 : 1;
+  static constexpr int X_ROWS = (GRADIENT ? DEPTH : BLOCK_ROWS) / PRODUCER_WARPS,
+                       X_COUNT = X_ROWS / XLanes::ROWS;
+  static constexpr int W_ROWS = (W_BY_DEPTH ? DEPTH : BLOCK_COLUMNS) / PRODUCER_WARPS,
+                       W_COUNT = W_ROWS / WLanes::ROWS;
+  static constexpr int MOST = BLOCKS == 1 && BLOCK_COLUMNS < 256 ? 8 : 4;
   static constexpr int KEPT = !GRADIENT && X_COUNT <= MOST ? X_COUNT : 0;  // rows in registers
   static_assert(X_ROWS % 8 == 0 && W_ROWS % 8 == 0, "swizzles repeat");
   const ImplicitParams& p;
   const ImplicitWork& work;
   GatherShared& shared;
   const int warp, lane;
-  const ColumnStep further;   // BK columns
+  const ColumnStep further;   // DEPTH columns
   PatchColumn patch[PLANES];  // of gradients the same in all steps
   PatchColumn weight;         // of forward's filter
   PatchColumn row;            // ROTATED: of a lane, in w's stage
-  Digits position, ahead;     // GRADIENT: a lane's, and BK positions
+  Digits position, ahead;     // GRADIENT: a lane's, and DEPTH positions
   WindowPlace kept[KEPT ? KEPT : 1];
   int step;
 
   __device__ __forceinline__ Gather(const ImplicitParams& p, const ImplicitWork& work,
                                     GatherShared& shared)
       : p(p), work(work), shared(shared), warp((threadIdx.x - CONSUMERS) / 32), lane(threadIdx.x % 32),
-        further(p, work, BK), step(work.begin) {
+        further(p, work, DEPTH), step(work.begin) {
 #pragma unroll
     for (int i = 0; i < PLANES; ++i) {
       patch[i].set(p, work, (GRADIENT ? work.column + i * 64 : 0) + XLanes::column());
@@ -88,7 +90,7 @@ struct Gather {
     if constexpr (!W_BY_DEPTH) weight.set(p, work, WLanes::column());
     if constexpr (ROTATED) row.set(p, work, own);
     if constexpr (GRADIENT)
-      position = work.of_position(p, step * BK + own), ahead = work.of_position(p, BK);
+      position = work.of_position(p, step * DEPTH + own), ahead = work.of_position(p, DEPTH);
 #pragma unroll
     for (int i = 0; i < KEPT; ++i) kept[i] = x_place(i);
   }
@@ -96,7 +98,7 @@ struct Gather {
   // The rows of the next step, which its copies find in shared memory.
   __device__ __forceinline__ void prepare() {
     if constexpr (!W_BY_DEPTH) return;
-    const int at = step % 2 * BK + warp * OWN + lane % OWN;
+    const int at = step % 2 * DEPTH + warp * OWN + lane % OWN;
     if constexpr (GRADIENT) {
       const WindowPlace place =
           work.place(p, position.beyond, position.depth, position.height, position.width);
@@ -156,9 +158,9 @@ struct Gather {
 #pragma unroll
       for (int i = 0; i < W_COUNT; ++i) {
         const FilterRow at =
-            shared.filter_rows[step % 2 * BK + warp * OWN + i * WLanes::ROWS + WLanes::row()];
+            shared.filter_rows[step % 2 * DEPTH + warp * OWN + i * WLanes::ROWS + WLanes::row()];
 #pragma unroll
-        for (int plane = 0; plane < BN / 64; ++plane) {
+        for (int plane = 0; plane < BLOCK_COLUMNS / 64; ++plane) {
           const int n = work.column + plane * 64 + WLanes::column();
           const int c = MERGED ? n - (at.channel >> p.channels_log << p.out_log) : n;
           const bool inside = (at.there != 0) & ((unsigned)c < (unsigned)p.out_channels);
@@ -183,7 +185,7 @@ struct Gather {
 
   template <bool WHOLE>
   __device__ __forceinline__ void gradient(unsigned char* x_stage, unsigned char* w_stage) {
-    const WindowPlace* places = shared.places + step % 2 * BK + warp * OWN;
+    const WindowPlace* places = shared.places + step % 2 * DEPTH + warp * OWN;
     const Element* x = p.x + (long long)work.group * p.channels;
     const Element* dy = p.w + (long long)work.group * p.out_channels + work.row + WLanes::column();
     const int x_first = XLanes::first(), w_first = WLanes::first();
@@ -200,7 +202,7 @@ struct Gather {
     for (int i = 0; i < W_COUNT; ++i) {
       const WindowPlace& at = places[i * WLanes::ROWS + WLanes::row()];
 #pragma unroll
-      for (int plane = 0; plane < BM / 64; ++plane) {
+      for (int plane = 0; plane < BLOCK_ROWS / 64; ++plane) {
         const bool inside =
             (at.there != 0) & (work.row + WLanes::column() + plane * 64 < work.columns);
         WLanes::template copy<WHOLE>(w_stage + plane * PLANE + WLanes::at(w_first, i), dy + at.y + plane * 64, 1,

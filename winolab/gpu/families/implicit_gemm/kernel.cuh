@@ -1,8 +1,9 @@
 // Implicit GEMM on mma.sync or FFMA units: forward and backward data with any stride, dilation, groups
 // and channels, and their filter gradients.
 //
-// A block computes BM × BN results; a step is BK deep. Roles: all threads start the copies of a later
-// step, then multiply this one (operands.cuh says which matrices, products.cuh how).
+// A block computes BLOCK_ROWS × BLOCK_COLUMNS results; a step is DEPTH deep. Roles: all threads start
+// the copies of a later step, then multiply this one (operands.cuh says which matrices, products.cuh
+// how).
 //
 // Barriers: all threads, when the copies of a step are there and those of the step before last have
 // been read.

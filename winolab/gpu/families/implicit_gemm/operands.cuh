@@ -53,7 +53,7 @@ struct ImplicitParams {
 #endif
 };
 
-constexpr int THREADS = 32 * WARPS_M * WARPS_N + PRODUCERS;
+constexpr int THREADS = 32 * WARP_ROWS * WARP_COLUMNS + PRODUCERS;
 constexpr int SIZE = sizeof(Element), VECTOR = 16 / SIZE;
 constexpr bool W_BY_DEPTH = GRADIENT || ROTATED;  // a row of w's stage is a step of the sum
 
@@ -97,7 +97,7 @@ struct ImplicitWork {
   __device__ __forceinline__ ImplicitWork(const ImplicitParams& p) {
     int index = divide(p.by_columns, blockIdx.x, column);
     index = divide(p.by_groups, divide(p.by_rows, index, row), group);
-    column *= BN, row *= BM, group *= p.merged;
+    column *= BLOCK_COLUMNS, row *= BLOCK_ROWS, group *= p.merged;
     channels = p.patch_channels, columns = p.merged * p.out_channels;
     width = Taps(p.along_width, GRADIENT ? 0 : index % p.along_width.phases, p.taps_width, p.pad_width);
     if (!GRADIENT) index /= p.along_width.phases;
@@ -106,10 +106,10 @@ struct ImplicitWork {
     if (!GRADIENT) index /= p.along_height.phases;
     depth = Taps(p.along_depth, GRADIENT ? 0 : index, p.taps_depth, p.pad_depth);
     taps = depth.count * height.count * width.count;
-    begin = segment = 0, end = (int)(((long long)taps * channels + BK - 1) / BK);
+    begin = segment = 0, end = (int)(((long long)taps * channels + DEPTH - 1) / DEPTH);
     if (GRADIENT) {
       segment = index, begin = index * p.steps;
-      end = min(begin + p.steps, (positions(p) + BK - 1) / BK);
+      end = min(begin + p.steps, (positions(p) + DEPTH - 1) / DEPTH);
     }
   }
   // Taps as digits, of which there is one at least.

@@ -66,7 +66,7 @@ class ImplicitGemmPlan(Tiling, BasePlan):
         if self.precision == "fp32":
             return "fp32"
         if self.precision == "fp32_split":
-            sums = f"tensor_core:8:2:truncate:{3 * self.config.bk}"
+            sums = f"tensor_core:8:2:truncate:{3 * self.config.depth}"
             return f"fp32_split,product=tf32,scale=none,accumulation={sums}"
         return f"{self.precision},accumulation=tensor_core:16:2:truncate"
 
@@ -83,7 +83,8 @@ class ImplicitGemmPlan(Tiling, BasePlan):
             [
                 p.told(self.direction),
                 f"kernel     {self.kernel} {self.precision}, nothing transformed",
-                f"block      {v.bm} × {v.bn} results, {v.bk} deep a step{groups}",
+                f"block      {v.block_rows} × {v.block_columns} results, "
+                f"{v.depth} deep a step{groups}",
                 f"policies   {v}",
                 f"grid       {plural(self.grid, 'block')} of {v.threads} threads{segments}",
                 f"memory     {self._shared_memory} B shared, {self.workspace} B workspace",
@@ -205,8 +206,9 @@ def plans(request: Request) -> Iterator[ImplicitGemmPlan]:
             channels = plural(c.channels, "channel")
             raise ValueError(f"an implicit GEMM does not fill up {channels}: {shape}")
         # A block of fewer columns than all groups have would sum over channels of others.
-        few = not gradient and not shape.producers and shape.bn < found.merged * c.out_channels
-        made = replace(found, config=shape, merged=merged(c, shape.bn) if few else found.merged)
+        columns = shape.block_columns
+        few = not gradient and not shape.producers and columns < found.merged * c.out_channels
+        made = replace(found, config=shape, merged=merged(c, columns) if few else found.merged)
         if shape.producers and not on_wgmma(device, size, made.vectors):
             if not config:
                 continue

@@ -10,7 +10,8 @@
 #include "copies.cuh"
 #include "results.cuh"
 
-static_assert(BM % (16 * WARPS_M) == 0 && BN % (16 * WARPS_N) == 0 && BK % 16 == 0, "whole tiles");
+static_assert(BLOCK_ROWS % (16 * WARP_ROWS) == 0 && BLOCK_COLUMNS % (16 * WARP_COLUMNS) == 0 && DEPTH % 16 == 0,
+              "whole tiles");
 
 // Where element (row, depth) of A, or (depth, column) of B, lies in a stage.
 __device__ __forceinline__ int a_at(int m, int k) {
@@ -60,7 +61,7 @@ __device__ __forceinline__ void multiply_ffma(ImplicitSums& acc, const Element* 
   const int g = at.lane / 4, q = at.lane % 4;
   a += a_at(at.m + g, 0), b += b_at(0, at.n + 2 * q);
 #pragma unroll 2
-  for (int k = 0; k < BK; ++k) {
+  for (int k = 0; k < DEPTH; ++k) {
     float rows[MT][2], columns[NT][2];
 #pragma unroll
     for (int i = 0; i < MT; ++i)
@@ -98,9 +99,9 @@ __device__ __forceinline__ void multiply_tf32(const ImplicitParams& p, const Imp
   ImplicitSums sum = {};
   a += a_at(at.m + g, q), b += b_at(q, at.n + g);  // places from there on are known to the compiler
 #pragma unroll 2
-  for (int k = 0; k < BK; k += 8) {
+  for (int k = 0; k < DEPTH; k += 8) {
     const Diagonal some =
-        GRADIENT ? known : of_channels(p, MERGED ? step * BK + k & work.channels - 1 : 0, 8);
+        GRADIENT ? known : of_channels(p, MERGED ? step * DEPTH + k & work.channels - 1 : 0, 8);
     unsigned high[NT][2], low[NT][2];
 #pragma unroll
     for (int j = 0; j < NT; ++j)
@@ -143,9 +144,9 @@ __device__ __forceinline__ void multiply_halves(const ImplicitParams& p, const I
                                                 const Warp& at, int step, const Diagonal& known) {
   const int upper = at.lane / 16 * 8, middle = at.lane / 8 % 2 * 8, eight = at.lane % 8;
 #pragma unroll
-  for (int k = 0; k < BK; k += 16) {
+  for (int k = 0; k < DEPTH; k += 16) {
     const Diagonal some =
-        GRADIENT ? known : of_channels(p, MERGED ? step * BK + k & work.channels - 1 : 0, 16);
+        GRADIENT ? known : of_channels(p, MERGED ? step * DEPTH + k & work.channels - 1 : 0, 16);
     unsigned rows[MT][4];
 #pragma unroll
     for (int i = 0; i < MT; ++i) {

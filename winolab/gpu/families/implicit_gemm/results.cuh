@@ -7,16 +7,17 @@
 // A lane's sums: of each TILE_ROWS rows lane 4g + q has the rows g and g + 8 of its warp's 16, and 2q and
 // 2q + 1 of eight columns: an mma.sync has a warp's tile, a wgmma those of four warps below each other.
 constexpr int TILE_ROWS = PRODUCERS ? 64 : 16;
-constexpr int MT = BM * (TILE_ROWS / 16) / WARPS_M / TILE_ROWS, NT = BN / WARPS_N / 8;
+constexpr int MT = BLOCK_ROWS * (TILE_ROWS / 16) / WARP_ROWS / TILE_ROWS,
+              NT = BLOCK_COLUMNS / WARP_COLUMNS / 8;
 typedef float ImplicitSums[MT][NT][4];
 
 struct Warp {
   int lane, m, n;  // its first row and column in the block
   __device__ __forceinline__ Warp() {
     constexpr int TOGETHER = TILE_ROWS / 16;
-    const int warp = threadIdx.x / 32, down = warp % WARPS_M;
+    const int warp = threadIdx.x / 32, down = warp % WARP_ROWS;
     lane = threadIdx.x % 32;
-    m = down / TOGETHER * (MT * TILE_ROWS) + down % TOGETHER * 16, n = warp / WARPS_M * (NT * 8);
+    m = down / TOGETHER * (MT * TILE_ROWS) + down % TOGETHER * 16, n = warp / WARP_ROWS * (NT * 8);
   }
 };
 

@@ -75,14 +75,15 @@ class Tiling(Phased):
     def blocks_rows(self) -> int:
         """Blocks of rows: of a phase's positions, or of a gradient's output channels."""
         results = self.merged * self.correlation.out_channels
-        return -(-(results if self.gradient else self.positions) // self.config.bm)
+        return -(-(results if self.gradient else self.positions) // self.config.block_rows)
 
     @property
     def blocks_columns(self) -> int:
         """Blocks of columns: of output channels, or of a gradient's taps × channels."""
         c = self.correlation
         of_taps = self.patch_channels * math.prod(c.filter)
-        return -(-(of_taps if self.gradient else self.merged * c.out_channels) // self.config.bn)
+        columns = of_taps if self.gradient else self.merged * c.out_channels
+        return -(-columns // self.config.block_columns)
 
     @property
     def tiles_of_phase(self) -> int:
@@ -97,7 +98,7 @@ class Tiling(Phased):
     @property
     def steps(self) -> int:
         """Steps of a gradient's segment."""
-        return -(-self.positions // (self.config.bk * self.segments)) if self.gradient else 0
+        return -(-self.positions // (self.config.depth * self.segments)) if self.gradient else 0
 
     @property
     def vectors(self) -> tuple[int, int]:

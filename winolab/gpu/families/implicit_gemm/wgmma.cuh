@@ -1,10 +1,11 @@
 // Implicit GEMM of 16 bits on wgmma (sm_90a): all directions, any stride, dilation, groups and even
 // channels.
 //
-// A block computes BM × BN results; a step is 64 deep. Roles: producer warps copy (gather.cuh); each
-// consumer warpgroup multiplies MT × 64 rows.
+// A block computes BLOCK_ROWS × BLOCK_COLUMNS results; a step is 64 deep. Roles: producer warps copy
+// (gather.cuh); each consumer warpgroup multiplies MT × 64 rows.
 //
-// SLICE: of merged groups, the columns that SLICE_DEPTH of a tap's PATCH channels meet; BN: all.
+// SLICE: of merged groups, the columns that SLICE_DEPTH of a tap's PATCH channels meet; BLOCK_COLUMNS:
+// all.
 //
 // Barriers: who arrives → who waits
 //   full[stage]    all producer threads, when their copies are there → consumers
@@ -15,7 +16,7 @@
 #include "results.cuh"
 #include "pipe.cuh"
 
-static_assert(INPUT != 0 && WARPS_M % 4 == 0 && WARPS_N == 1, "warpgroups below each other");
+static_assert(INPUT != 0 && WARP_ROWS % 4 == 0 && WARP_COLUMNS == 1, "warpgroups below each other");
 constexpr bool FULL = BLOCKS == 1 && CONSUMERS == 256;  // registers for a block of 384 threads alone
 constexpr int PRODUCER_REGISTERS = FULL ? 120 : 0, CONSUMER_REGISTERS = FULL ? 192 : 0;
 
@@ -46,11 +47,11 @@ __device__ __forceinline__ void multiply(ImplicitSums& acc, unsigned long long a
   constexpr int A_NEXT = GRADIENT ? 16 * ROW_BYTES : 32, B_NEXT = W_BY_DEPTH ? 16 * ROW_BYTES : 32;
   constexpr int A_TILE = GRADIENT ? PLANE : 64 * ROW_BYTES;
 #pragma unroll
-  for (int i = 0; i < MT; ++i) wgmma_pin(*reinterpret_cast<float(*)[BN / 2]>(&acc[i]));
+  for (int i = 0; i < MT; ++i) wgmma_pin(*reinterpret_cast<float(*)[BLOCK_COLUMNS / 2]>(&acc[i]));
   wgmma_fence();
 #pragma unroll
-  for (int k = 0; k < BK / 16; ++k) {
-    const int first = SLICE < BN ? k * 16 % PATCH / SLICE_DEPTH * SLICE : 0;  // column
+  for (int k = 0; k < DEPTH / 16; ++k) {
+    const int first = SLICE < BLOCK_COLUMNS ? k * 16 % PATCH / SLICE_DEPTH * SLICE : 0;  // column
     const int shift = first * (W_BY_DEPTH ? SIZE : ROW_BYTES);
 #pragma unroll
     for (int i = 0; i < MT; ++i)
@@ -87,7 +88,7 @@ __device__ __forceinline__ void consume(const ImplicitWork& work, GatherShared& 
   }
   wgmma_wait<0>();
 #pragma unroll
-  for (int i = 0; i < MT; ++i) wgmma_pin(*reinterpret_cast<float(*)[BN / 2]>(&acc[i]));
+  for (int i = 0; i < MT; ++i) wgmma_pin(*reinterpret_cast<float(*)[BLOCK_COLUMNS / 2]>(&acc[i]));
 }
 
 // Sums of a gradient that do not lie side by side, in dw or in the segment's bucket: a warp leaves its rows in the stages' memory, then
@@ -95,7 +96,7 @@ __device__ __forceinline__ void consume(const ImplicitWork& work, GatherShared& 
 __device__ __forceinline__ void store_by_columns(const ImplicitParams& p, const ImplicitWork& work,
                                                  GatherShared& shared, const ImplicitSums& acc,
                                                  const Warp& at) {
-  constexpr int PITCH = BN + 8;  // four rows of pairs lie in different banks
+  constexpr int PITCH = BLOCK_COLUMNS + 8;  // four rows of pairs lie in different banks
   static_assert(CONSUMERS / 32 * 16 * PITCH * 4 <= sizeof(shared.x) + sizeof(shared.w), "they fit");
   const int g = at.lane / 4, q = at.lane % 4;
   const Bucket bucket(p, work);
@@ -112,7 +113,7 @@ __device__ __forceinline__ void store_by_columns(const ImplicitParams& p, const 
     __syncwarp();
     const int first = work.row + at.m + i * 64;
 #pragma unroll 1
-    for (int c = at.lane; c < BN; c += 32) {
+    for (int c = at.lane; c < BLOCK_COLUMNS; c += 32) {
       PatchColumn column;
       column.set(p, work, work.column + c);
       column.find(p, work);
@@ -148,7 +149,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     barriers_ready();
   }
   if constexpr (!GRADIENT)
-    for (int i = threadIdx.x; i < BM; i += THREADS) shared.places[i] = work.place_of(p, work.row + i);
+    for (int i = threadIdx.x; i < BLOCK_ROWS; i += THREADS)
+      shared.places[i] = work.place_of(p, work.row + i);
   __syncthreads();
   if (threadIdx.x >= CONSUMERS) {
     registers_shrink<PRODUCER_REGISTERS>();
