@@ -169,6 +169,8 @@ def test_an_interrupt_says_how_to_go_on(
         (["transform"], "No such command 'transform'"),
         (["transforms", "2"], "takes N and R, such as 6 3"),
         (["transforms", "two", "3"], "'N'"),
+        (["points"], "Missing argument 'ALPHA'; expected is what "),
+        (["plan", "sideways"], "plan --help lists"),
         (["transforms", "2", "3", "--point", "best"], "--points"),
         (["transforms", "2", "3", "--format", "tex"], "text, json, latex, cuda, numpy"),
         (["transforms", "2", "3", "--format", "tex", "--json"], "unknown format 'tex'"),

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Thread
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import typer
 from rich.console import Console
@@ -54,7 +54,7 @@ def run(app: Callable[..., object]) -> NoReturn:
         _drop()
         code = 1  # as typer ends where it meets this first
     except USAGE_ERROR as error:
-        code = _failed(error.format_message())  # pyright: ignore[reportAttributeAccessIssue]
+        code = _failed(_usage(error))
     except OSError as error:
         where = error.filename
         if where is None and error.errno in STREAM_ERRORS:
@@ -104,6 +104,12 @@ def prepare() -> None:
 def _failed(message: str) -> int:
     print(f"winolab: {' '.join(message.split())}", file=sys.stderr)
     return USAGE
+
+
+def _usage(error: Any) -> str:
+    """What typer says of wrong arguments, and which command tells what is expected."""
+    said, context = error.format_message().rstrip("."), error.ctx
+    return f"{said}; expected is what {context.command_path} --help lists" if context else said
 
 
 def _drop() -> None:
