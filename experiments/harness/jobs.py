@@ -157,7 +157,7 @@ def run(
     With ``gpu`` this process runs the Jobs among them on a GPU, and then the workers the others.
 
     ``kept``: a file that has each job's rows as soon as they are there, so that the same call goes
-    on where it stopped; it goes when all are done.
+    on where it stopped; who has made of the rows what he wants removes it.
     """
     found: dict[int, list[Row]] = {}
     jobs = [job.on_gpu() if gpu and isinstance(job, Job) else job for job in jobs]
@@ -177,7 +177,6 @@ def run(
             lines.append({"job": names[i], "rows": rows})
             found[i] = rows
             advance(1)
-    kept.unlink()
     return [row for i in range(len(jobs)) for row in found[i]]
 
 

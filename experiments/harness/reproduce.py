@@ -172,6 +172,7 @@ def main(
     with process.progress(quiet=False) as bar:
         task = bar.add_task("sections of the report", total=len(every_table))
         path = page.write(every_table, page.REPORT, lambda: bar.advance(task))
+    UNFINISHED.unlink(missing_ok=True)
     seconds = time.perf_counter() - started
     for name, counted in headlines(every_table).items():
         console.print(f"{facts.named(name)}: {counted.text}", highlight=False)
