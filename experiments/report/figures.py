@@ -177,16 +177,24 @@ def mean(rows: Sequence[Row], metric: str) -> float:
 
 def gains(cells: Sequence[Cell]) -> Figure:
     """What policies are worth, a line each: times without over times with them, by kernel."""
+    figure = by_kernel(cells, "time without over with")
+    figure.axes[0].axhline(1, color=INK, linewidth=0.6)
+    return figure
+
+
+def by_kernel(cells: Sequence[Cell], label: str, scale: str = "linear") -> Figure:
+    """Our numbers by kernel, a line a column; ``label`` says what they are, and their unit."""
     kernels = list(dict.fromkeys(c.where for c in cells))
     columns = list(dict.fromkeys(c.column for c in cells))
-    size = (PHONE, 2.6 + 0.25 * len(columns)) if is_narrow() else (9, 2.8 + 0.1 * len(columns))
+    size = (9, 2.8 + 0.1 * len(columns))
+    if is_narrow():  # names stand almost upright below the panel
+        size = (PHONE, 2.2 + 0.25 * len(columns) + 0.06 * max(map(len, kernels)))
     figure, panels = panels_of(1, 1, size)
     SIDE_BY_SIDE.add(figure)
     for column in columns:
         mine = [c for c in cells if c.column == column]
         at, values = [kernels.index(c.where) for c in mine], [c.ours for c in mine]
         panels[0].plot(at, values, "o-", markersize=4, label=column)
-    panels[0].axhline(1, color=INK, linewidth=0.6)
     panels[0].set_xticks(range(len(kernels)), kernels, rotation=60 if is_narrow() else 20)
-    panels[0].set_ylabel("without over with")
+    panels[0].set(ylabel=label, yscale=scale)
     return with_legend(figure, panels[0])

@@ -253,15 +253,16 @@ def _cells(cells: Sequence[Cell]) -> str:
     shown = [(name, of) for name, of in columns
              if any(of(c) for c in cells) and (spread or name not in ("low", "high"))]  # fmt: skip
     head = "".join(f"<th>{name}</th>" for name, _ in shown)
-    head += '<th class="note"></th><th class="note"></th>'
+    judged = any(cell.verdict is not Verdict.SHOWN for cell in cells)
+    noted = any(cell.note for cell in cells)
+    head += '<th class="said">verdict</th>' * judged + '<th class="note">note</th>' * noted
     lines = []
     for cell in cells:
         values = "".join(f"<td>{of(cell)}</td>" for _, of in shown)
         said = "" if cell.verdict is Verdict.SHOWN else cell.verdict.value
-        lines.append(
-            f'<tr>{values}<td class="note {STYLES.get(cell.verdict, "")}">{said}</td>'
-            f'<td class="note">{escape(cell.note)}</td></tr>'
-        )
+        values += f'<td class="said {STYLES.get(cell.verdict, "")}">{said}</td>' * judged
+        values += f'<td class="note">{escape(cell.note)}</td>' * noted
+        lines.append(f"<tr>{values}</tr>")
     return f'<div class="scroll"><table><tr>{head}</tr>{"".join(lines)}</table></div>'
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from experiments.gpu.rows import mean, of_last, stored, where
 from experiments.harness.tables import Cell, Table, none, one, select
 from experiments.harness.verdicts import at_most
-from experiments.report.figures import gains
+from experiments.report.figures import by_kernel
 from experiments.report.texts import Text
 from papers.winrs_2025.grid import PAPER
 from winolab.ref.arithmetic.formats import FORMATS
@@ -86,7 +86,8 @@ TABLE = Table(
 COMMANDS = {"winrs_recorded": "python -m experiments.training.recorded"}
 FIGURES = {
     TABLE.key: (
-        (lambda rows: gains([c for c in cells(rows) if "imum" in c.column]),
+        (lambda rows: by_kernel([c for c in cells(rows) if "imum" in c.column],
+                                "relative RMS error", "log"),
          "Relative RMS error on recorded gradients, least and largest, by kind of kernel."),
     ),
 }  # fmt: skip

@@ -15,7 +15,7 @@ from experiments.harness.facts import table
 from experiments.harness.tables import Cell, Table, none, one, select
 from experiments.harness.verdicts import at_least, at_most
 from experiments.report.counts import counts
-from experiments.report.figures import Drawn, gains, panels_of, with_legend
+from experiments.report.figures import Drawn, by_kernel, panels_of, with_legend
 from experiments.report.texts import Text
 from papers.winrs_2025.errors import cells_figure12
 from papers.winrs_2025.grid import MIB, PAPER, WORDS
@@ -210,14 +210,16 @@ FIGURES: dict[str, tuple[Drawn, ...]] = {
         (plans_picture, "Speed over the same kernels on our segments, a point a layer."),
     ),
     "winrs_2025 table2_fused": (
-        (lambda rows: gains([c for c in cells_table2(rows) if "MB" in c.column]),
+        (lambda rows: by_kernel([c for c in cells_table2(rows) if "MB" in c.column],
+                                "workspace, MB"),
          "Workspace in MB: average, minimum and maximum over the layers."),
     ),
     "winrs_2025 table3_fused": (
         (speeds_picture, "Figure 11's kind: fused Ω in FP16, what stands beside it, and cuDNN."),
     ),
     "winrs_2025 table4_fused": (
-        (lambda rows: gains([c for c in cells_table4(rows) if c.column.endswith("imum")]),
+        (lambda rows: by_kernel([c for c in cells_table4(rows) if c.column.endswith("imum")],
+                                "error", "log"),
          "Errors of each kind of kernel, least and largest over the layers."),
     ),
 }  # fmt: skip

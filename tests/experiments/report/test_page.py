@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
+from dataclasses import replace
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from experiments.harness import facts, studies
-from experiments.harness.tables import rows_of
+from experiments.harness.tables import Cell, rows_of
 from experiments.harness.verdicts import APART, Verdict
 from experiments.report import figures, page
 from experiments.report.svg import (
@@ -262,3 +263,32 @@ def test_the_page_s_parts_are_files_of_their_own() -> None:
     assert {path.name for path in Path(page.__file__).parent.glob("*.[cj]s*")} == {
         "style.css", "pages.js",
     }  # fmt: skip
+
+
+def test_a_table_has_no_empty_column_and_its_verdicts_and_notes_have_names() -> None:
+    """Two empty columns of 14 rem each: tables of 700 pixels scrolled on a screen of 1280."""
+    plain = Cell("conv 1", "ms", None, 1.0, 1.0, 1.0)
+    assert "note" not in page._cells([plain])
+    assert "verdict" not in page._cells([plain])
+    noted = page._cells([plain, replace(plain, note="warm", standing=Verdict.FITTED)])
+    assert '<th class="said">verdict</th><th class="note">note</th>' in noted
+    assert noted.count("<td") == 2 * noted.count("<th")
+
+
+def test_figures_of_errors_and_of_memory_say_so() -> None:
+    """They were drawn as what policies are worth, "without over with", on a linear axis."""
+    drawn = studies.merged("figures", "FIGURES")
+    shown = {}
+    for table in studies.tables():
+        if table.key in AXES:
+            panel = drawn[table.key][0][0](rows_of(table)).axes[0]
+            shown[table.key] = (panel.get_ylabel(), panel.get_yscale())
+    assert shown == AXES
+
+
+AXES = {
+    "winrs_2025 ablations_kernels": ("time without over with", "linear"),
+    "winrs_2025 table2_fused": ("workspace, MB", "linear"),
+    "winrs_2025 table4_fused": ("error", "log"),
+    "winrs_2025 recorded_kernels": ("relative RMS error", "log"),
+}
