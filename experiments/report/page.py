@@ -238,8 +238,8 @@ def _section(
 
 def _cells(cells: Sequence[Cell]) -> str:
     columns = [
-        ("", lambda c: escape(c.where)),
-        ("", lambda c: escape(c.column)),
+        ("where", lambda c: escape(c.where)),
+        ("what", lambda c: escape(c.column)),
         ("paper", lambda c: number(c.paper)),
         ("aim", lambda c: number(c.aim)),
         ("ours", lambda c: number(c.ours)),

@@ -56,6 +56,11 @@ def rules(selector: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, value in pairs}
 
 
+def test_numbers_of_neighbouring_columns_stand_apart() -> None:
+    """The theme pads tables of its own class alone: "76.19disagrees" stood in a notebook's."""
+    assert rules(".cell_output table:not(.dataframe) :is(th, td)")["padding"] == ".2rem .5rem"
+
+
 def test_bars_are_in_sight() -> None:
     """The block scrolls both ways and is lower than a screen; its table scrolls nothing."""
     block, table = rules(HELD), rules("article div > table")

@@ -273,6 +273,8 @@ def test_a_table_has_no_empty_column_and_its_verdicts_and_notes_have_names() -> 
     noted = page._cells([plain, replace(plain, note="warm", standing=Verdict.FITTED)])
     assert '<th class="said">verdict</th><th class="note">note</th>' in noted
     assert noted.count("<td") == 2 * noted.count("<th")
+    assert "></th>" not in noted
+    assert ">where</th><th>what</th><th>ours</th>" in noted
 
 
 def test_figures_of_errors_and_of_memory_say_so() -> None:
