@@ -10,6 +10,8 @@ import torch
 
 import winolab
 from tests.torch.network import tensors
+from winolab import calls
+from winolab.gpu.runtime.arrays import TORCH
 from winolab.torch.asked import DIRECTIONS
 
 SHAPES = {"x": (2, 6, 9, 4), "w": (3, 3, 3, 4), "y": (2, 6, 8, 3)}
@@ -53,8 +55,14 @@ def test_tensors_that_require_grad_have_the_same_bits_and_gradients(direction, l
     [{}, {"tolerance": 1e-4}, {"bias": torch.ones(3), "activation": "relu"}],
     ids=str,
 )
-def test_compiled_code_has_the_operators(how: Any, tracked: bool) -> None:
-    """Without gradients an error of tracing had been raised, and the graph was not broken."""
+@pytest.mark.parametrize("kept", [False, True])
+def test_compiled_code_has_the_operators(
+    how: Any, tracked: bool, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without gradients an error of tracing had been raised, and the graph was not broken. Nor is
+    a call looked for that was kept for tensors on a GPU, whose addresses nothing traces."""
+    if kept:
+        monkeypatch.setitem(calls.described_by, torch.Tensor, TORCH.layout_key)
     torch.compiler.reset()
     x, w = tensors(SHAPES["x"], SHAPES["w"], dtype=torch.float32)
     w.requires_grad_(tracked)

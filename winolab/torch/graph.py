@@ -26,6 +26,7 @@ from winolab.ref.arithmetic.split import Scale
 from winolab.torch.asked import Options, check_tensors
 from winolab.torch.operators import CALLS
 
+TORCH.compiling = is_dynamo_compiling
 INSTEAD = "detach it, or call under torch.no_grad()"
 
 

@@ -231,7 +231,12 @@ class Torch(Library):
         place = array.device.index, array.data_ptr() % 16 == 0
         return Described(array.shape, array.stride(), _name(array.dtype), *place)
 
+    # Whether torch.compile traces this, which reads no address: winolab.torch.graph says so.
+    compiling: Callable[[], bool] = staticmethod(lambda: False)
+
     def layout_key(self, array: Any) -> tuple:
+        if self.compiling():
+            raise KeyError("tensors that are traced have no place that a call was kept for")
         tracked = array.requires_grad and _torch().is_grad_enabled()
         tracked = tracked or _forward()._current_level >= 0
         return (
