@@ -228,8 +228,9 @@ class Torch(Library):
             return value.resolve_neg()
 
     def describe(self, array: Any) -> Described:
+        dtype = str(array.dtype).removeprefix("torch.")
         place = array.device.index, array.data_ptr() % 16 == 0
-        return Described(array.shape, array.stride(), _name(array.dtype), *place)
+        return Described(array.shape, array.stride(), dtype, *place)
 
     # Whether torch.compile traces this, which reads no address: winolab.torch.graph says so.
     compiling: Callable[[], bool] = staticmethod(lambda: False)
@@ -375,11 +376,6 @@ def _maker(shape: Any, dtype: str, index: int, first: bool | None = None) -> Cal
 @cache
 def _device(index: int) -> Any:
     return _torch().device("cuda", index)
-
-
-@cache
-def _name(dtype: Any) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 @contextmanager
