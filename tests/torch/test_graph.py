@@ -49,10 +49,16 @@ def test_tensors_that_require_grad_have_the_same_bits_and_gradients(direction, l
 
 
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
+@pytest.mark.filterwarnings("ignore:.*Function'> should not be instantiated")  # dynamo's own
 @pytest.mark.parametrize("tracked", [False, True])
 @pytest.mark.parametrize(
     "how",
-    [{}, {"tolerance": 1e-4}, {"bias": torch.ones(3), "activation": "relu"}],
+    [
+        {},
+        {"tolerance": 1e-4},
+        {"bias": torch.ones(3), "activation": "relu"},
+        {"activation": "silu"},
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("kept", [False, True])

@@ -24,7 +24,7 @@ from winolab.problem import NAMES, in_layout, shapes
 from winolab.ref import epilogue as reference
 from winolab.ref.arithmetic.split import Scale
 from winolab.torch.asked import Options, check_tensors
-from winolab.torch.operators import CALLS
+from winolab.torch.operators import CALLS, LIBRARY
 
 TORCH.compiling = is_dynamo_compiling
 INSTEAD = "detach it, or call under torch.no_grad()"
@@ -164,7 +164,8 @@ def followed(y: Tensor, bias: Any, residual: Any, options: ConvOptions) -> Tenso
         return torch.relu(y)
     if activation.kind == "leaky_relu":
         return torch.nn.functional.leaky_relu(y, activation.slope)
-    return Silu.apply(y)  # pyright: ignore[reportReturnType]
+    silu = torch.ops.winolab.silu if is_dynamo_compiling() else Silu.apply
+    return silu(y)
 
 
 def _dtype(wanted: Any) -> torch.dtype:
@@ -175,22 +176,33 @@ def _name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-class Silu(torch.autograd.Function):
+def _silu(y: Tensor) -> Tensor:
     """The reference's silu, whose bits torch's own does not have."""
+    activation = Activation("silu")
+    if on_gpu(y):
+        from winolab.gpu.runtime.conv import activate
+
+        return activate(y, activation)
+    result = y.detach().clone()
+    view = numpy_view("y", result)
+    view[...] = reference.activated(view, activation)
+    return result
+
+
+LIBRARY.define("silu(Tensor y) -> Tensor")
+for key in ("CPU", "CUDA"):
+    LIBRARY.impl("silu", _silu, key)
+torch.library.register_fake("winolab::silu", torch.empty_like, lib=LIBRARY)
+
+
+class Silu(torch.autograd.Function):
+    """That operator with its derivatives; dynamo traces none that has tangents."""
 
     @staticmethod
     def forward(ctx: Any, y: Tensor) -> Tensor:
         ctx.save_for_backward(y)
         ctx.save_for_forward(y)
-        activation = Activation("silu")
-        if on_gpu(y):
-            from winolab.gpu.runtime.conv import activate
-
-            return activate(y, activation)
-        result = y.detach().clone()
-        view = numpy_view("y", result)
-        view[...] = reference.activated(view, activation)
-        return result
+        return torch.ops.winolab.silu(y)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -205,3 +217,11 @@ def _slope(y: Tensor) -> Tensor:
     """The derivative of silu, which torch differentiates again."""
     sigmoid = torch.sigmoid(y)
     return sigmoid * (1 + y * (1 - sigmoid))
+
+
+torch.library.register_autograd(
+    "winolab::silu",
+    Silu.backward,
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+    lib=LIBRARY,
+)
