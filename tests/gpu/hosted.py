@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from tests.gpu.every_kernel.views import Place
 from tests.gpu.support.host_compiler import COUNT, OUTER_PRODUCTS, HostError, build
 from winolab.gpu.codegen.emit import kernel
 from winolab.gpu.codegen.translation_unit import kernels_by_unit
-from winolab.gpu.params import Params, View
+from winolab.gpu.params import Finish, Params, View
 from winolab.gpu.planner.correlation import three
+from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.cache.source import Source
+from winolab.problem import shapes
 
 # Files of codegen/kernels/ with inline PTX, for which host/ has C++.
 REPLACED = ("pipeline", "mma", "pairs", "tensor_map", "im2col_map", "cluster_copy", "multicast")
@@ -214,28 +216,34 @@ def execute(
     dtype: str = "float32",
     kernels: Any = None,
     left: np.ndarray | None = None,
+    places: Sequence[Place] = (),
+    epilogue: Sequence[np.ndarray] = (),
 ) -> np.ndarray:
     """The result of a plan's kernels for channels-last arrays, a workspace and output of NaN.
 
-    Maps lie as its config takes them to, channels last or first. Every array lies between zones of
-    NaN; HostError where one of them was written to. ``left`` receives the bytes that the workspace
-    begins with in the end.
+    Arrays lie in ``places``, or without gaps, and maps as the plan's config takes them to, channels
+    last or first. Every array lies between zones of NaN; HostError where one of them or an operand
+    was written to. ``left`` receives the bytes that the workspace begins with in the end;
+    ``epilogue`` has the bias and the residual of a plan that adds both.
     """
-    p = plan.problem
-    shape = {"forward": p.y_shape, "backward_data": p.x_shape, "backward_filter": p.w_shape}
-    first = plan.config.memory_order == "nchw"
+    shape = shapes(plan.direction, plan.problem)[2]
     filter_at = 2 if plan.direction == "backward_filter" else 1
-    maps = [first and i != filter_at for i in range(3)]
-    guarded_a, guarded_b = Guarded.of(a, maps[0]), Guarded.of(b, maps[1])
-    out = Guarded(shape[plan.direction], dtype, maps[2])
+    orders = ["nhwc" if i == filter_at else plan.config.memory_order for i in range(3)]
+    every = zip((a.shape, b.shape, shape), orders, strict=True)
+    places = places or [(ArrayLayout.fresh(s, order), 0) for s, order in every]
+    guarded_a, guarded_b = (Guarded.of(v, at) for v, at in zip((a, b), places, strict=False))
+    out = Guarded(shape, dtype, places[2])
     workspace = Guarded((plan.workspace,), "uint8")
     kernels = kernels or loaded(plan, seed)
-    views = [
-        View(g.array.ctypes.data, _strides(g.array, 5 if i == filter_at or maps[i] else 4))
-        for i, g in enumerate((guarded_a, guarded_b, out))
-    ]
+    held = {"a": guarded_a, "b": guarded_b, "out": out, "w": workspace}
+    views = [g.view(filter=i == filter_at) for i, g in enumerate((guarded_a, guarded_b, out))]
+    if epilogue:
+        bias, residual = Guarded.of(epilogue[0]), Guarded.of(epilogue[1], places[2])
+        held |= {"bias": bias, "residual": residual}
+        bias_at, residual_at = (g.array.ctypes.data for g in (bias, residual))
+        views[2] = replace(views[2], finish=Finish(bias_at, residual_at, 0.0))
     plan.launch(kernels, *views, workspace.array.ctypes.data, 0)
-    for name, guarded in {"a": guarded_a, "b": guarded_b, "out": out, "w": workspace}.items():
+    for name, guarded in held.items():
         guarded.check(name)
     if left is not None:
         left[...] = workspace.array[: left.size]
@@ -265,29 +273,39 @@ def prepared(plan: Any, w: np.ndarray, kernels: Any = None) -> np.ndarray:
 
 
 class Guarded:
-    """An array of NaN between zones of NaN; in bytes, all are 255."""
+    """An array of NaN in memory of NaN, with zones around it; in bytes, all are 255."""
 
     ZONE = 4096
 
-    def __init__(self, shape: tuple[int, ...], dtype: str, channels_first: bool = False) -> None:
-        lies = (shape[0], shape[-1], *shape[1:-1]) if channels_first else shape
-        size = math.prod(shape) * np.dtype(dtype).itemsize
-        memory = np.full(size + 3 * self.ZONE, 0xFF, "uint8")
-        first = self.ZONE + -(memory.ctypes.data + self.ZONE) % 256
-        self.outside = memory[:first], memory[first + size :]
-        array = memory[first : first + size].view(dtype).reshape(lies)
-        self.array = np.moveaxis(array, 1, -1) if channels_first else array
+    def __init__(self, shape: tuple[int, ...], dtype: str, place: Place | None = None) -> None:
+        self.place, first = place or (ArrayLayout.fresh(shape), 0)
+        size = np.dtype(dtype).itemsize
+        self.memory = np.full(max(0, self.place.span) * size + 3 * self.ZONE, 0xFF, "uint8")
+        self._first = self.ZONE + -(self.memory.ctypes.data + self.ZONE) % 256 + first * size
+        strides = [stride * size for stride in self.place.strides]
+        self.array = np.ndarray(shape, dtype, self.memory, self._first, strides)
+        self.given: np.ndarray | None = None  # the memory of an operand
 
     @classmethod
-    def of(cls, array: np.ndarray, channels_first: bool = False) -> Guarded:
+    def of(cls, array: np.ndarray, place: Place | None = None) -> Guarded:
         """A copy of ``array``."""
-        guarded = cls(array.shape, array.dtype.name, channels_first)
+        guarded = cls(array.shape, array.dtype.name, place)
         guarded.array[...] = array
+        guarded.given = guarded.memory.copy()
         return guarded
 
+    def view(self, *, filter: bool) -> View:
+        """The array as plans take it."""
+        return self.place.view(self.array.ctypes.data, filter=filter)
+
     def check(self, name: str) -> None:
-        """Raises HostError where the zones were written to."""
-        if not all((zone == 0xFF).all() for zone in self.outside):
+        """Raises HostError where anything beside the array was written to, or an operand was."""
+        if self.given is not None and not (self.memory == self.given).all():
+            raise HostError(f"{name} or what lies around it was written to")
+        around = self.memory.copy()
+        shape, strides = (*self.array.shape, self.array.itemsize), (*self.array.strides, 1)
+        np.ndarray(shape, "uint8", around, self._first, strides)[...] = 0xFF
+        if not (around == 0xFF).all():
             raise HostError(f"the zones around {name} were written to")
 
 

@@ -5,10 +5,11 @@
 draws them (the shapes and directions of support/drawn.py, more channels for some; device,
 precision, dtype of the result, alignment and often an algorithm beside), plans each, runs the
 sources of every ``--run``-th part, and of another plan that can run it, on the CPU between zones of
-NaN (gpu/hosted.py) and appends a row to experiments/results/random_plans.jsonl. A problem of up to
-three dimensions has a plan where no algorithm is named and the precision is the arrays' own; all
-else that is not served is refused by a sentence. Results are within their proven bound of FP64 ones
-and, NaN and infinity apart, finite.
+NaN (gpu/hosted.py), of arrays without gaps and of such as lie anyhow (every_kernel/views.py), and
+appends a row to experiments/results/random_plans.jsonl. A problem of up to three dimensions has a
+plan where no algorithm is named and the precision is the arrays' own; all else that is not served
+is refused by a sentence. Results are within their proven bound of FP64 ones, have the same bits
+wherever arrays lie and, NaN and infinity apart, are finite.
 """
 
 from __future__ import annotations
@@ -19,18 +20,23 @@ import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 
 from tests.gpu import hosted
+from tests.gpu.every_kernel import views
+from tests.gpu.every_kernel.views import Place
 from tests.gpu.families.depthwise.cases import dtype_of
 from tests.gpu.guarded import UNIT, limits
 from tests.random_problems import versions
 from tests.support.drawn import draw, geometry_empty
 from winolab.algorithm import Problem, parse_algorithm
+from winolab.arguments.epilogue import Epilogue
 from winolab.device import datasheet
 from winolab.gpu.params import MATMUL
 from winolab.gpu.planner.parts import planned
@@ -120,13 +126,21 @@ def another(request: Request, rng: Random) -> Plan | None:
     return rng.choice(kinds[rng.choice(sorted(kinds))]) if kinds else None
 
 
-def run(problem: Problem, p: Plan, rng: np.random.Generator, *, spoilt: bool = False) -> None:
-    """Run a plan's sources on the CPU, with ``spoilt`` once more with NaN or infinity among the
-    data. Raises Wrong for a result beyond its bound, or not finite where it has to be."""
+def run(
+    problem: Problem, p: Plan, rng: np.random.Generator, *, spoilt: bool = False,
+    aligned: bool = True, finished: bool = False,
+) -> None:  # fmt: skip
+    """Run a plan's sources on the CPU: of arrays without gaps, of such as lie anyhow (``aligned``:
+    as requested), with ``finished`` of a bias and a residual too, with ``spoilt`` with NaN or
+    infinity among the data. Raises Wrong for a result beyond its bound, of other bits by where
+    arrays lie, or not finite where it has to be."""
     first, second, _ = shapes(p.direction, problem)
     dtype = dtype_of({"fp32": "float32", "fp16": "float16"}.get(p.precision.split("_")[0],
                                                                 "bfloat16"))  # fmt: skip
-    a, b = (rng.uniform(-1, 1, s).astype(dtype) for s in (first, second))
+    places = views.of_plan(p, Random(int(rng.integers(1 << 32))), aligned=aligned)
+    drawn = (rng.uniform(-1, 1, s).astype(dtype) for s in (first, second))
+    # What lies in one place is equal.
+    a, b = (hosted.Guarded.of(v, v_at).array.copy() for v, v_at in zip(drawn, places, strict=False))
     at = tuple(int(rng.integers(n)) for n in a.shape)
     y = hosted.execute(p, a, b, dtype=p.out_dtype).astype(float)
     exact = getattr(convolution, p.direction)(a.astype(float), b.astype(float), problem)
@@ -134,12 +148,32 @@ def run(problem: Problem, p: Plan, rng: np.random.Generator, *, spoilt: bool = F
     off = np.abs(y - exact)
     if not (off <= proven + UNIT[p.out_dtype] * (np.abs(exact) + proven)).all():
         raise Wrong(f"error {np.nanmax(off):.3g}, proven {proven:.3g}: {p}")
+    _elsewhere(p, a, b, y, places)
+    finished = finished and p.direction == "forward"
+    if finished and (more := p.with_epilogue(Epilogue(bias=True, residual=True))):
+        kind = dtype_of(p.out_dtype)
+        added = [rng.uniform(-1, 1, s).astype(kind) for s in (y.shape[-1:], y.shape)]
+        y = hosted.execute(more, a, b, dtype=p.out_dtype, epilogue=added).astype(float)
+        due = exact + sum(v.astype(float) for v in added)
+        off, most = np.abs(y - due), np.abs(exact) + proven + 2
+        if not (off <= proven + (2 * UNIT[p.out_dtype] + 2.0**-22) * most).all():
+            raise Wrong(f"error {np.nanmax(off):.3g} behind bias and residual: {p}")
+        _elsewhere(more, a, b, y, places, epilogue=added)
     if spoilt:
         a[at] = rng.choice([np.nan, np.inf])
         got = hosted.execute(p, a, b, dtype=p.out_dtype).astype(float)
         kept = ~reached(problem, p, at)
         if not np.isfinite(got[kept]).all():
             raise Wrong(f"{a[at]} at {at} reaches what does not depend on it: {p}")
+
+
+def _elsewhere(
+    p: Plan, a: np.ndarray, b: np.ndarray, y: np.ndarray, places: Sequence[Place], **how: Any
+) -> None:
+    """Raise Wrong where the result of arrays in ``places`` is not ``y``."""
+    again = hosted.execute(p, a, b, dtype=p.out_dtype, places=places, **how).astype(float)
+    if not (again == y).all():
+        raise Wrong(f"{(again != y).sum()} elements are others where arrays lie as {places}: {p}")
 
 
 def reached(problem: Problem, p: Plan, at: tuple[int, ...]) -> np.ndarray:
@@ -190,7 +224,9 @@ def main(arguments: list[str] | None = None) -> int:
                 other = another(one.request, Random(f"{given.seed} {number} other"))
                 for each in (p, p.in_planes, other):
                     if each and MATMUL not in each.shared():  # a library's, on a GPU
-                        run(problem, each, np.random.default_rng(number), spoilt=spoilt)
+                        how = {"spoilt": spoilt, "aligned": one.request.aligned}
+                        how["finished"] = number // given.run % 4 == 1
+                        run(problem, each, np.random.default_rng(number), **how)
                 ran += 1
         except Exception:
             wrong += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from winolab.gpu.params import FLOAT, INT, LONG, POINTER, Layout, View
+from winolab.gpu.params import FLOAT, INT, LONG, POINTER, Layout, TensorMap, View
 
 
 def test_numbers_that_no_struct_holds_say_what_to_do() -> None:
@@ -28,3 +28,8 @@ def test_what_lies_beside_a_single_element_is_aligned_as_it_is() -> None:
     view = View(0, (3, 5, 64, 7))
     assert view.alone(1, (1, 9, 1)).strides == (0, 0, 64, 0)
     assert view.alone(2, (2, 2, 2)) == view
+
+
+def test_a_dimension_that_a_copy_does_not_count_says_what_to_do() -> None:
+    with pytest.raises(ValueError, match="the size of what is copied in boxes is 2147483648, and"):
+        TensorMap.of(0, 2, (1 << 31, 1, 1, 1, 1), (64, 64, 64, 64), (64, 1, 1, 1, 1))

@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted, random_plans
+from tests.gpu.every_kernel import views
 from tests.gpu.random_plans import Wrong, another, drawn, main, plans, reached, run
+from tests.gpu.support.host_compiler import HostError
 from winolab.device import H100
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
+from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.problem import Problem
 
 PROBLEM = Problem.of((2, 5, 6, 4), (8, 3, 3, 4), padding=1, stride=2)
@@ -72,6 +75,64 @@ def test_a_wrong_result_is_told_and_so_is_nan_where_it_does_not_belong(monkeypat
     monkeypatch.setattr(hosted, "execute", spread)
     with pytest.raises(Wrong, match="reaches what does not depend on it"):
         run(PROBLEM, p, np.random.default_rng(0), spoilt=True)
+
+
+def test_results_that_follow_from_where_arrays_lie_are_told(monkeypatch) -> None:
+    p = plan(Request(PROBLEM, "forward", H100, precision="fp32_ffma"))
+    honest = hosted.execute
+    for finished in (False, True):
+
+        def elsewhere(*a, finished=finished, **k):
+            return honest(*a, **k) + bool(k.get("places") and finished == ("epilogue" in k))
+
+        run(PROBLEM, p, np.random.default_rng(0), finished=finished)
+        with monkeypatch.context() as changed:
+            changed.setattr(hosted, "execute", elsewhere)
+            with pytest.raises(Wrong, match="elements are others where arrays lie as"):
+                run(PROBLEM, p, np.random.default_rng(0), finished=finished)
+
+
+def test_arrays_lie_anyhow_but_as_kernels_take_them() -> None:
+    """Odd strides of single elements, channel slices, other orders, elements that stand for
+    several, beginnings that are aligned to an element alone."""
+    seen = set()
+    for number in range(300):
+        rng = Random(number)
+        shape, aligned = (rng.choice([1, 3]), 1, rng.choice([1, 4]), rng.choice([1, 5])), number % 2
+        rows, read = number % 3 == 0, number % 5 > 0
+        lies, first = views.drawn(shape, 2, rng, aligned=bool(aligned), rows=rows, read=read)
+        assert lies.direct
+        assert lies.aligned(2) or not aligned
+        assert lies.regular or not rows
+        assert lies.distinct or read
+        several = [s for s, n in zip(lies.strides, shape, strict=True) if n > 1]
+        seen |= {"odd"} if any(s % 2 for s in lies.strides[:-1]) else set()
+        seen |= {"far"} if max(lies.strides) > 1 << 26 else set()
+        seen |= {"repeated"} if 0 in several else set()
+        seen |= {"permuted"} if several[:-1] != sorted(several[:-1], reverse=True) else set()
+        seen |= {"between"} if first % 8 else set()
+        seen |= {"slice"} if 1 < shape[-1] < lies.strides[2] and shape[2] > 1 else set()
+    assert seen == {"odd", "far", "repeated", "permuted", "between", "slice"}
+
+
+def test_what_lies_between_elements_is_guarded() -> None:
+    place = ArrayLayout((2, 3), (8, 1)), 1
+    given, out = (
+        hosted.Guarded.of(np.ones((2, 3), "float32"), place),
+        hosted.Guarded((2, 3), "float32", place),
+    )
+    assert given.array.ctypes.data % 16 == 4
+    out.array[...] = 2
+    for held in (given, out):
+        held.check("it")
+        gap = (held.array.ctypes.data - held.memory.ctypes.data) + 3 * 4
+        held.memory[gap] = 0
+        with pytest.raises(HostError, match="it"):
+            held.check("it")
+    given = hosted.Guarded.of(np.ones(3, "float32"))
+    given.array[1] = 2
+    with pytest.raises(HostError, match="x or what lies around it was written to"):
+        given.check("x")
 
 
 def test_nan_reaches_the_outputs_whose_windows_hold_it() -> None:

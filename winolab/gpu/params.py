@@ -196,8 +196,10 @@ class TensorMap:
         steps: tuple[int, ...] = (1, 1, 1, 1, 1),
     ) -> Self:
         """With strides in elements, ``apart`` of all dimensions but the first; of one whose size is
-        1 the stride may be anything.
+        1 the stride may be anything. Raises ValueError for sizes that copies do not count.
         """
+        if (most := max(sizes)) > MOST:
+            raise uncounted("the size of what is copied in boxes", most)
         strides: list[int] = []
         for i, stride in enumerate(apart):
             dense = sizes[i] * (strides[-1] if i else size)

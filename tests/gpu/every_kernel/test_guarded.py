@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from types import SimpleNamespace
 
@@ -48,8 +49,10 @@ def full(size: int, value: int, dtype: str) -> np.ndarray:
 @pytest.fixture
 def host(monkeypatch):
     """Kernels on the CPU; what ``host.after`` is set to is done to their results."""
+    as_strided = partial(np.lib.stride_tricks.as_strided, subok=True)
     numpy = SimpleNamespace(
         full=full,
+        lib=SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=as_strided)),
         random=SimpleNamespace(default_rng=Draw),
         ascontiguousarray=np.ascontiguousarray,
         zeros=np.zeros,

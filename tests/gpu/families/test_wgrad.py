@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from winolab.algorithm import Problem, Tile
-from winolab.gpu.families.wgrad import Gradient, Timing, choose
+from winolab.gpu.families.wgrad import PARAMS, Gradient, Timing, choose, parameters
+from winolab.gpu.params import View
 
 
 def gradient(size: int) -> Gradient:
@@ -36,3 +37,13 @@ def test_the_fewest_segments_as_good_as_any_are_taken() -> None:
     found = choose(gradient(40), 100, timing, limit=1 << 30)
     assert found.count == 7
     assert 121.3e-6 <= found.seconds <= 121.6e-6
+
+
+def test_a_row_s_only_column_is_no_further_from_another() -> None:
+    """Whose distance may be any: units that run on into the next row count in 32 bits."""
+    g = Gradient.of(Problem.of((2, 5, 1, 8), (8, 3, 3, 8), padding=1))
+    x, dw = View(0, (1 << 30, 1 << 30, 8, 1 << 26)), View(0, (72, 72, 24, 8, 1))
+    values = parameters(g, (x, x, dw), 0, (64, 64, 1), 1, 5, 1).values
+    at = {name: i for i, (name, _) in enumerate(PARAMS.fields)}
+    assert [values[at[f"{name}_pixel"]] for name in ("x", "dy")] == [0, 0]
+    assert [values[at[f"x_{name}"]] for name in ("batch", "depth", "row")] == [1 << 30, 0, 8]

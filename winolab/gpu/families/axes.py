@@ -8,13 +8,14 @@ from functools import lru_cache
 
 from winolab.algorithm import Problem
 from winolab.gpu.codegen.structs import layout
-from winolab.gpu.params import Params
+from winolab.gpu.params import MOST, Params, uncounted
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import Request
 
 PARAMS = layout("DirectAxis", "axes")
 MOST_STEP = 8  # that a tensor copy takes along a dimension, CUDA driver API
 MOST_SPAN = 256  # elements that a copy's box may span
+POSITIONS = MOST - (1 << 14)  # of a row, so that its last work tile is counted, too
 MOST_STRIDE = 1 << 20  # times dilation, so that 32 bits count places
 
 
@@ -118,6 +119,12 @@ def axes(c: Correlation) -> tuple[Axis, Axis, Axis]:
     return depth, height, width
 
 
+def flattened(c: Correlation) -> bool:
+    """Whether single taps meet all positions in order, which 32 bits count."""
+    in_order = c.unit and {*c.filter} == {1} and not any(c.padding) and c.input == c.output
+    return in_order and c.batch * math.prod(c.output) <= POSITIONS
+
+
 def row(c: Correlation) -> Correlation:
     """The same of all positions as one row: single taps do not ask where rows end."""
     return replace(
@@ -128,14 +135,23 @@ def row(c: Correlation) -> Correlation:
     )
 
 
-def counted(problem: Problem, direction: str) -> Correlation:
-    """The correlation that computes it. Raises ValueError for strides that 32 bits do not count."""
-    c = Correlation.of(problem, direction, unit=False)
-    if max(map(math.prod, zip(c.stride, c.dilation, strict=True))) > MOST_STRIDE:
+def check_steps(problem: Problem) -> None:
+    """Raise ValueError for strides that 32 bits do not count."""
+    if max(map(math.prod, zip(problem.stride, problem.dilation, strict=True))) > MOST_STRIDE:
         raise ValueError(
             f"direct products take strides × dilation up to {MOST_STRIDE}, not stride "
             f"{problem.stride} with dilation {problem.dilation}"
         )
+
+
+def counted(problem: Problem, direction: str) -> Correlation:
+    """The correlation that computes it. Raises ValueError for strides, and for outputs of phases
+    behind the last one of a block, that 32 bits do not count."""
+    c = Correlation.of(problem, direction, unit=False)
+    check_steps(problem)
+    ends = (n + (MOST_SPAN + 2) * s for n, s in zip(c.output, c.stride, strict=True) if s > 1)
+    if c.rotated and (most := max(ends, default=0)) > MOST:
+        raise uncounted("what blocks of strided outputs reach along a dimension", most)
     return c
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from winolab.gpu.params import View
+from winolab.gpu.params import MOST, View
 from winolab.gpu.planner.correlation import Correlation
+
+BEHIND = 1 << 12  # tiles, and work tiles of a round of blocks, that there may be behind the last
 
 
 class Tiled(Protocol):
@@ -29,6 +31,11 @@ class Tiled(Protocol):
     def work_tiles(self) -> int: ...
     @property
     def whole(self) -> int: ...
+
+
+def counted(plan: Tiled) -> bool:
+    """Whether 32 bits count its tiles, those of blocks behind the last one too."""
+    return max(plan.columns, plan.work_tiles) <= MOST - BEHIND
 
 
 def values(plan: Tiled, x: View, y: View) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ The planner and nothing else asks here; no family imports this.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from winolab.arguments.variants import CUBLASLT
@@ -63,13 +63,28 @@ class Family:
         """Plans of the family, products being in the request's precision itself; ValueError where
         it has none, and why. ``near``: those that can be picked suffice.
 
-        A ``config`` that is another family's asks for none, nor does another's ``library``.
+        A ``config`` that is another family's asks for none, nor does another's ``library``; one
+        with numbers that no kernel has is refused.
         """
         if request.library not in (None, self.library):
             return ()
         config = request.config
         offer = self.near if near and self.near else self.offer
-        return offer(request) if config is None or isinstance(config, self.config) else ()
+        if config is None:
+            return offer(request)
+        return _named(config, offer, request) if isinstance(config, self.config) else ()
+
+
+def _named(
+    config: KernelConfig, offer: Callable[[Request], Iterable[Plan]], request: Request
+) -> Iterator[Plan]:
+    """Plans of a config that somebody named. Raises ValueError for numbers that no kernel has."""
+    if any(isinstance(n, int) and n < 0 for n in vars(config).values()):
+        raise ValueError(f"no kernel has {config!r}: its numbers count, and none is negative")
+    try:
+        yield from offer(request)
+    except ArithmeticError as error:
+        raise ValueError(f"no kernel has {config!r}: a number by which it divides is 0") from error
 
 
 FAMILIES = (

@@ -335,6 +335,8 @@ def parameters(
     segment; ``fold``: stages after which it adds its sums to dw, 0: at the end.
     """
     x, dy, dw = views
+    # Units that run on into the next row count how far it is in 32 bits.
+    x, dy = x.alone(g.batch, g.input), dy.alone(g.batch, g.output)
     sides = zip((g.channels, g.out_channels, g.filter[2]), block, strict=True)
     return PARAMS.pack(
         x.address,

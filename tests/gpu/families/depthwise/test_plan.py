@@ -14,9 +14,11 @@ from tests.gpu.support.pretended import Array
 from winolab.algorithm import Problem, gamma
 from winolab.bench.contenders import unnamed
 from winolab.device import H100, datasheet
+from winolab.gpu.families.depthwise import launch
 from winolab.gpu.families.depthwise import plan as depthwise
 from winolab.gpu.families.depthwise.config import RECIPROCAL, Config, Stage, kind
 from winolab.gpu.families.depthwise.shape import Depthwise
+from winolab.gpu.params import View
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import ITEMSIZE, Request
 from winolab.gpu.runtime import planned
@@ -244,3 +246,29 @@ def test_public_calls_run_them(library, layout: str) -> None:
     assert (got.values == dx).all()
     got = winolab.conv_backward_filter(given[0], given[2], w.shape, **how)
     assert (got.values == dw).all()
+
+
+def test_what_32_bits_do_not_count_is_refused() -> None:
+    """Columns of a dilation, work tiles of phases, and elements between columns."""
+    far = layer((1, 1, 1 << 22, 1), (1, 2), dilation=(1, 1 << 21))
+    with pytest.raises(ValueError, match="strides × dilation up to"):
+        offered(far, "forward", "fp32")
+    many = Problem(1, 1, 1, (9, 1 << 30), (1, 2), (1, 1 << 20), ((0, 0),) * 2, (1, 1), 1)
+    assert all(p.counted for p in offered(many, "backward_filter", "fp32"))
+    with pytest.raises(ValueError, match="work tiles of a depthwise layer is 2415919104,"):
+        offered(many, "backward_data", "fp32")
+
+
+def test_the_distance_of_what_is_not_there_may_be_any() -> None:
+    """A row's only column has none; several, as far as 32 bits count a dilation's."""
+    for width in (1, 40):
+        problem = layer((1, 1, width, 4), (1, 3), dilation=(1, 32), padding=(0, 32))
+        p = next(p for p in offered(problem, "forward", "fp32") if p.config.kind == "rows")
+        x = View(0, (4, 4, 4, 1 << 26))
+        if width == 1:
+            values = launch.main_params(p, x, View(0, (3, 3, 3, 1, 1)), x, 0).values
+            at = {name: i for i, (name, _) in enumerate(launch.PARAMS.fields)}
+            assert [values[at[name]] for name in ("x_pixel", "y_pixel", "x_row")] == [0, 0, 0]
+            continue
+        with pytest.raises(ValueError, match="elements between columns that a dilation parts"):
+            launch.main_params(p, x, View(0, (3, 3, 3, 1, 1)), x, 0)

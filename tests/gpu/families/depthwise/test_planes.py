@@ -25,16 +25,19 @@ from winolab import calls
 from winolab.algorithm import Problem
 from winolab.arguments.epilogue import Activation
 from winolab.gpu import driver
+from winolab.gpu.families.depthwise import config as depthwise_config
 from winolab.gpu.families.depthwise.config import (
     MOST_CHUNK,
     MOST_OUTPUTS,
     REGISTERS,
     Config,
+    Reach,
     plane_registers,
     planes,
 )
 from winolab.gpu.families.depthwise.launch import FILTER_PLANES, PLANES, divisor
 from winolab.gpu.families.depthwise.plan import DepthwisePlan
+from winolab.gpu.families.depthwise.shape import Depthwise
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE
 from winolab.gpu.runtime.conv import convolve
 from winolab.options import ConvOptions
@@ -371,3 +374,17 @@ def test_planes_on_a_gpu_give_what_fp64_does(direction: str) -> None:
             found = found if filter_at == 2 else np.moveaxis(found, 1, -1)
             assert too_far(p, a, b, found) == 0, p
             assert (bits[0] == bits[1]).all()
+
+
+def test_what_is_too_far_apart_is_not_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns a dilation of 2^20 apart took planning minutes."""
+    given = depthwise_config.parts
+
+    def parts(d: Depthwise, v: Config) -> list[int]:
+        assert Reach.of(d, 2, v.columns, d.filter[2]).size <= REGISTERS
+        return given(d, v)
+
+    monkeypatch.setattr(depthwise_config, "parts", parts)
+    problem = layer((1, 5, 1 << 21, 4), (1, 2), dilation=(1, 1 << 20))
+    assert not [*planes(Depthwise.of(problem, "forward"), False, 4)]
+    assert [*planes(Depthwise.of(FLAT["vectors"], "forward"), False, 4)]

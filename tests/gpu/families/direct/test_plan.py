@@ -16,6 +16,7 @@ from tests.gpu.support.pretended import Array
 from winolab.algorithm import Problem
 from winolab.bench.layers import parse_layer
 from winolab.device import H100, datasheet
+from winolab.gpu.families.direct import launch
 from winolab.gpu.families.direct import plan as direct
 from winolab.gpu.families.direct.config import BLOCKS, LEAST, Config
 from winolab.gpu.families.direct.plan import DirectPlan
@@ -253,3 +254,34 @@ def test_filters_that_lie_otherwise_are_copied(library) -> None:
         got = winolab.conv_forward(Array(x), Array(filters), padding=1, algorithm="direct")
         assert np.abs(got.values - y).max() <= 2**-11 * np.abs(y).max()
         assert library.reordered() == copies
+
+
+def test_configs_that_no_kernel_has_are_refused() -> None:
+    problem = Problem.of((1, 5, 9, 64), (64, 3, 3, 64), padding=1)
+    usual = Config(128, 64, 8, 8)
+
+    def offered(config: Config, precision: str) -> list[Any]:
+        family = direct.plans if precision == "fp16" else direct.split_plans
+        return list(family(Request(problem, "forward", H100, None, precision, config=config)))
+
+    for precision in ("fp16", "fp32_split"):
+        assert offered(usual, precision)
+        for wrong in ({"bn": 129}, {"bm": 65}, {"bm": 288}, {"x_stages": 0}, {"w_stages": 0}):
+            with pytest.raises(ValueError, match="have no blocks"):
+                offered(replace(usual, **wrong), precision)
+        with pytest.raises(ValueError, match="B of 232448 B of shared memory"):
+            offered(replace(usual, w_stages=27), precision)
+    with pytest.raises(ValueError, match="have no blocks"):
+        offered(replace(usual, bn=192, bm=64), "fp16")
+
+
+@pytest.mark.parametrize("precision", ["fp16", "fp32_split"])
+def test_more_positions_than_32_bits_count_are_no_row(precision: str) -> None:
+    """They stay rows: a launch has all of its numbers."""
+    family = direct.plans if precision == "fp16" else direct.split_plans
+    for images, flat in ((1 << 30, False), (1 << 28, True)):
+        problem = Problem.of((images, 2, 2, 64), (64, 1, 1, 64))
+        for p in family(Request(problem, "forward", H100, None, precision)):
+            assert p.flat == flat
+            x, w = View(0, (256, 256, 128, 64)), View(0, (64, 64, 64, 64, 1))
+            launch.main_params(p, 0, x, launch.filter_map(p, 0, w), x)

@@ -15,6 +15,7 @@ from winolab.gpu.families.gamma_ffma.config import CONFIGS, ROWS, Config, fitted
 from winolab.gpu.families.gamma_ffma.plan import GammaFfmaPlan, SegmentedPlan, own_plans, plans
 from winolab.gpu.families.gamma_ffma.source import source
 from winolab.gpu.planner.correlation import CORRELATIONS
+from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
 from winolab.ref.algebra.transforms import transforms
 
@@ -190,3 +191,11 @@ def test_the_source_holds_the_config_and_the_exact_programs(tile) -> None:
 def test_points_change_the_source() -> None:
     config = CONFIGS[16][0]
     assert source(Tile(8, 9), "best", config) != source(Tile(8, 9), "paper", config)
+
+
+@pytest.mark.parametrize("precision", ["fp32_ffma", "fp16"])
+def test_tiles_that_32_bits_do_not_count_are_refused(precision: str) -> None:
+    """Before they are launched."""
+    problem = Problem.of(((1 << 31) - 1, 2, 2, 4), (4, 3, 3, 4), padding=1)
+    with pytest.raises(ValueError, match="the number of tiles of outputs is 2147483647"):
+        plan(Request(problem, "forward", H100, parse_algorithm("gamma:8:6:3"), precision))

@@ -213,3 +213,17 @@ def test_picks_of_two_taps_and_more_stay() -> None:
     for device, aligned in (("a100", True), ("h100", True), ("h100", False)):
         found = plan(Request(problem, "forward", datasheet(device), None, "fp16", aligned=aligned))
         assert not isinstance(found, ImplicitGemmPlan)
+
+
+def test_configs_that_no_kernel_has_are_refused() -> None:
+    """Before a compiler says so, or warps leave columns out."""
+    problem = layer((2, 9, 9, 64), 64, (3, 3), stride=2)
+    for usual in (CONFIGS[2][3], WGMMA_CONFIGS[-1]):
+        assert offered(problem, "forward", "fp16", config=usual)
+        for wrong in (
+            {"block_rows": 72}, {"block_columns": 65}, {"depth": 24}, {"warp_rows": 3},
+            {"warp_columns": 3}, {"stages": 1}, {"stages": 40}, {"blocks": 0}, {"fill": 2},
+            {"producers": 136},
+        ):  # fmt: skip
+            with pytest.raises(ValueError, match=r"no kernel of an|does not fill up|no wgmma on"):
+                offered(problem, "forward", "fp16", config=replace(usual, **wrong))

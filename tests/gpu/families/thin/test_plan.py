@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache
 from statistics import geometric_mean
 
@@ -106,6 +107,12 @@ def test_what_is_refused(precision: str) -> None:
     assert offered(problem, "forward", precision, algorithm=gamma(6, 4, 3)) == []
     with pytest.raises(ValueError, match="does not serve 1 group of 3 channels and 24 output"):
         offered(problem, "forward", precision, config=Config("outputs", 8, 1, 2, 3))
+    usual = Config("channels", 8, 1, 2, 3)
+    assert offered(problem, "forward", precision, config=usual)
+    # Lanes exchange halves of positions: of nine lanes, and of three positions, sums were wrong.
+    for wrong in ({"lanes": 9}, {"positions": 3}, {"kind": "others"}, {"few": 0}):
+        with pytest.raises(ValueError, match="does not serve 1 group of 3 channels and 24 output"):
+            offered(problem, "forward", precision, config=replace(usual, **wrong))
     with pytest.raises(ValueError, match="need something to sum"):
         offered(layer((0, 5, 5, 3), 8, (3, 3)), "forward", precision)
 

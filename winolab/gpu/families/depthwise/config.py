@@ -185,6 +185,8 @@ def planes(d: Depthwise, gradient: bool, itemsize: int) -> Iterator[Config]:
         if wide or rows >= 2 * max(d.output[1], d.stride[1] * d.gathered):
             continue
         along = Reach.of(d, 2, columns, d.filter[2])
+        if along.size > REGISTERS:  # which ``parts`` would count one by one
+            continue
         vector = math.gcd(VECTOR // itemsize, d.input[2], along.advance)
         v = Config("planes", 1, vector, columns, rows=rows)
         most = max(8, MOST_SUMMED // d.taps) if gradient else MOST_OUTPUTS[d.gathered]

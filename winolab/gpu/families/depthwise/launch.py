@@ -8,7 +8,16 @@ from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.depthwise.config import RECIPROCAL, Reach, Stage, chunk, vector_stored
 from winolab.gpu.families.depthwise.tiling import Tiling
 from winolab.gpu.families.epilogue import finished
-from winolab.gpu.params import VECTOR, Kernels, Params, TensorMap, View, in_order
+from winolab.gpu.params import (
+    MOST,
+    VECTOR,
+    Kernels,
+    Params,
+    TensorMap,
+    View,
+    in_order,
+    uncounted,
+)
 from winolab.gpu.planner.request import ITEMSIZE
 
 PARAMS = layout("DepthwiseParams", "depthwise/arrays")
@@ -50,6 +59,10 @@ def main_params(call: Tiling, a: View, b: View, out: View, workspace: int) -> Pa
     """Parameters of all its kernels."""
     d = call.shape
     x, y, w = (a, b, out) if call.gradient else (a, out, b)
+    x, y = x.alone(d.batch, d.input), y.alone(d.batch, d.output)
+    # Kernels count elements between columns of a phase in 32 bits.
+    if (most := call.phases[1] * max(x.strides[3], y.strides[3])) > MOST:
+        raise uncounted("the number of elements between columns that a dilation parts", most)
     firsts = [d.windows(i) if call.config.kind == "scatter" else (0, 0) for i in (1, 2)]
     return PARAMS.pack(
         x.address,

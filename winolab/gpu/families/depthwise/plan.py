@@ -25,7 +25,7 @@ from winolab.gpu.families.depthwise.config import (
 from winolab.gpu.families.depthwise.shape import Depthwise
 from winolab.gpu.families.depthwise.source import TYPES, planes_source, source
 from winolab.gpu.families.depthwise.tiling import Tiling
-from winolab.gpu.params import Kernels, View
+from winolab.gpu.params import Kernels, View, uncounted
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.request import ITEMSIZE, Request, Sum
 
@@ -146,12 +146,17 @@ def plans(request: Request) -> Iterator[DepthwisePlan]:
         offered = [*(staged(*how) if device.large_blocks else ()), *configs(*how), *plain(*how)]
     if config:
         offered = [v for v in offered if v == config]
-    for v in offered:
-        found = DepthwisePlan(
+    made = [
+        DepthwisePlan(
             request.direction, request.problem, d, request.precision, request.dtype,
             request.stored, v, device, 1,
-        )  # fmt: skip
-        yield from _sized(found, request.workspace_limit)
+        )
+        for v in offered
+    ]  # fmt: skip
+    found = [p for each in made for p in _sized(each, request.workspace_limit)]
+    if made and not found:
+        raise uncounted("the number of work tiles of a depthwise layer", made[0].work_tiles)
+    yield from found
 
 
 def alone(request: Request) -> bool:
@@ -160,7 +165,7 @@ def alone(request: Request) -> bool:
 
 
 def _sized(plan: DepthwisePlan, limit: int | None) -> Iterator[DepthwisePlan]:
-    """The fastest predicted of a config's walks and shares."""
+    """The fastest predicted of a config's walks and shares, where kernels count their numbers."""
     own = {"any": 1, "plain": 1, "planes": plan.config.rows}.get(plan.config.kind)
     rows = (own,) if own else cost.walks(plan.walked)
     made = (replace(plan, rows=r) for r in rows)
@@ -168,6 +173,7 @@ def _sized(plan: DepthwisePlan, limit: int | None) -> Iterator[DepthwisePlan]:
         made = (replace(p, shares=n) for p in made for n in cost.shares(p))
     elif plan.config.stages:
         made = (replace(p, workers=cost.workers(p)) for p in made)
-    timed = [replace(p, predicted=cost.seconds(p)) for p in made]
+    timed = [replace(p, predicted=cost.seconds(p)) for p in made if p.counted]
     fitting = [p for p in timed if limit is None or p.workspace <= limit]
-    yield min(fitting or timed, key=lambda p: p.predicted)
+    if timed:
+        yield min(fitting or timed, key=lambda p: p.predicted)

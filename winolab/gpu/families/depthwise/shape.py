@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from winolab.algorithm import Problem
+from winolab.gpu.families.axes import check_steps
 from winolab.gpu.planner.correlation import check_reach, three
 
 Three = tuple[int, int, int]
@@ -44,6 +45,7 @@ class Depthwise:
                 f"{problem.groups} of {problem.in_channels}"
             )
         check_reach(problem)
+        check_steps(problem)
         p, data = problem, direction == "backward_data"
         rotated = data and set(p.stride) == {1}
         padding = [lo for lo, _ in p.padding]

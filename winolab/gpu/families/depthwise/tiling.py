@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from winolab.algorithm import Problem
 from winolab.device import Device
-from winolab.gpu.families.depthwise.config import Config, shared_memory, slides
+from winolab.gpu.families.depthwise.config import THREADS, Config, shared_memory, slides
 from winolab.gpu.families.depthwise.shape import Depthwise
+from winolab.gpu.params import MOST
 from winolab.gpu.planner.request import ITEMSIZE
 
 TOGETHER = 8  # taps of a block of filter_any.cuh
@@ -116,6 +117,12 @@ class Tiling:
             )
         taps = d.filter[0] * d.filter[1] * -(-d.filter[2] // TOGETHER) if v.kind == "any" else 1
         return self.chunks * taps * self.shares
+
+    @property
+    def counted(self) -> bool:
+        """Whether 32 bits count work tiles, behind the last one too, and blocks."""
+        beyond = max(self.shares, self.workers, 1) * THREADS
+        return max(self.work_tiles + beyond, self.blocks) <= MOST
 
     @property
     def file(self) -> str:

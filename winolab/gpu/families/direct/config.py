@@ -17,6 +17,7 @@ KC = 64  # channels of a step
 ROW_BYTES, BARRIERS = 128, 16  # of a position's or an output channel's step; of a stage's barriers
 MOST_MORE = 8  # pixels of a row of a copy of x beside the outputs'
 SPLITS = (2, 4, 8)
+POSITIONS, MOST_CHANNELS = (128, 256), 256  # of a block: positions, most output channels
 
 
 SPLIT_CHANNELS, PAIR = 32, 2  # of a step of split products; parts of a number
@@ -43,6 +44,13 @@ class Config(KernelConfig):
         pixels = self.bn + MOST_MORE if self.along else self.bn
         size = ROW_BYTES * (self.x_stages * pixels + self.w_stages * self.bm)
         return size + (self.x_stages + self.w_stages) * BARRIERS
+
+    @property
+    def runs(self) -> bool:
+        """Whether a kernel has this shape, of output channels that wgmma takes and, of 16 bits,
+        POSITIONS."""
+        wide = self.bm in range(32, MOST_CHANNELS + 1, 32)
+        return wide and min(self.x_stages, self.w_stages) > 0 and self.along <= 1
 
     @property
     def split_shared_memory(self) -> int:
@@ -155,7 +163,7 @@ def clusters_of(shape: Config, c: Correlation, device: Device, channels: int) ->
 def serves(v: Config, c: Correlation) -> bool:
     """Whether a copy has so many taps, and w 64s of such channels where they are neighbours."""
     along = not v.along or (more(c, v) <= MOST_MORE and (c.rotated or c.stride[2] == 1))
-    return along and not (c.rotated and v.bm % 64) and v.split_k in (1, *v.splits)
+    return v.runs and along and not (c.rotated and v.bm % 64) and v.split_k in (1, *v.splits)
 
 
 def more(c: Correlation, config: Config) -> int:

@@ -15,13 +15,14 @@ from typing import Self
 from winolab.algorithm import Algorithm, Tile, direct
 from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.words import plural
-from winolab.gpu.families.axes import check_vectors, counted, row
+from winolab.gpu.families.axes import check_vectors, counted, flattened, row
 from winolab.gpu.families.direct import launch
 from winolab.gpu.families.direct.config import (
     FEWEST,
     FFMA_POSITIONS,
     FFMA_THREADS,
     PAIR,
+    POSITIONS,
     SPLIT_CHANNELS,
     Config,
     FfmaConfig,
@@ -240,11 +241,19 @@ def plans(request: Request) -> Iterator[DirectPlan]:
         raise ValueError("direct products on Tensor Cores need something to sum")
     flat = flattened(c)
     config = request.config_of(Config)
-    if config and not serves(config, c):
+    if config and not (config.bn in POSITIONS and serves(config, c)):
         raise ValueError(f"direct products of {plural(c.filter[2], 'tap')} have no blocks {config}")
+    if config:
+        check_room(request, config.shared_memory)
     offered = configs(row(c) if flat else c, device)
     for shape in (config,) if config else offered:
         yield _plan(request, c, shape, flat)
+
+
+def check_room(request: Request, size: int) -> None:
+    """Raise ValueError where a config takes more shared memory than a block may have."""
+    if size > (room := request.device.shared_memory):
+        raise ValueError(f"{request.config} needs {size} B of {room} B of shared memory")
 
 
 def split_plans(request: Request) -> Iterator[DirectSplitPlan]:
@@ -265,6 +274,7 @@ def split_plans(request: Request) -> Iterator[DirectSplitPlan]:
     if config and not fits(config, c):
         raise ValueError(f"direct products of split data have no blocks {config} for these taps")
     if config:
+        check_room(request, config.split_shared_memory)
         yield _split_plan(request, c, config, flat)
         return
     alone = [_split_plan(request, c, shape, flat) for shape in split_configs(c)]
@@ -293,11 +303,6 @@ def ffma_plans(request: Request) -> Iterator[DirectFfmaPlan]:
         if value > MOST:
             raise uncounted(f"the number of {name} of direct products", value)
     yield replace(found, predicted=ffma_seconds(found))
-
-
-def flattened(c: Correlation) -> bool:
-    """Whether single taps meet all positions in order."""
-    return c.unit and {*c.filter} == {1} and not any(c.padding) and c.input == c.output
 
 
 def _plan(request: Request, c: Correlation, config: Config, flat: bool) -> DirectPlan:

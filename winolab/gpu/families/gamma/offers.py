@@ -7,9 +7,11 @@ from typing import TypeVar
 
 from winolab.algorithm import Tile
 from winolab.arguments.words import plural
+from winolab.gpu.families.correlation_params import counted
 from winolab.gpu.families.gamma.config import GammaConfig
 from winolab.gpu.families.gamma.plan import GammaTensorPlan
 from winolab.gpu.families.gamma.tiles import Widths, tiles, widths_of
+from winolab.gpu.params import uncounted
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.fallback import checkable, unchecked
 from winolab.gpu.planner.request import Request
@@ -62,4 +64,6 @@ def some(plans: Iterable[P], c: Correlation, request: Request) -> list[P]:
             f"{what} does not fit a filter {c.filter[1]} high, {plural(c.channels, 'channel')} "
             f"and {plural(c.out_channels, 'output channel')} on {request.device.name}"
         )
-    return found
+    if not (fitting := [p for p in found if counted(p)]):
+        raise uncounted("the number of tiles of outputs", found[0].columns)
+    return fitting

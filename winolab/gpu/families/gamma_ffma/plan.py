@@ -17,6 +17,7 @@ from winolab.arguments.words import plural
 from winolab.device import Device
 from winolab.gpu.codegen.emit import apart, named
 from winolab.gpu.families.clusters import clusters
+from winolab.gpu.families.correlation_params import counted
 from winolab.gpu.families.gamma_ffma import launch
 from winolab.gpu.families.gamma_ffma.config import CONFIGS, MODULI, Config, configs
 from winolab.gpu.families.gamma_ffma.cost import seconds
@@ -28,6 +29,7 @@ from winolab.gpu.params import (
     Kernels,
     Params,
     View,
+    uncounted,
 )
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import Correlation, unserved
@@ -268,11 +270,13 @@ def own_plans(request: Request) -> Iterator[GammaFfmaPlan]:
             f"no block of {algorithm or 'any kernel'} fits {device.name}: its "
             f"{device.shared_memory} B of shared memory, or its registers; name another algorithm"
         )
-    made = (_plan(request, correlation, tile, shape) for tile, shape in shapes)
+    made = [_plan(request, correlation, tile, shape) for tile, shape in shapes]
     found = [p for p in made if _launches(p)]
     if not found:
         raise _too_many(correlation)
-    yield from found
+    if not any(map(counted, found)):
+        raise uncounted("the number of tiles of outputs", found[0].columns)
+    yield from filter(counted, found)
 
 
 def _asked(request: Request) -> tuple[Correlation, tuple[Tile, ...]]:

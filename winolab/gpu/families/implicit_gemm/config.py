@@ -19,6 +19,7 @@ PLACE, FILTER_ROW = (size(name, "implicit_gemm/operands") for name in ("WindowPl
 AGAIN = 16  # bytes of a flag
 BARRIERS, ATOM = 16, 1024  # bytes of a stage's barriers; that stages of wgmma are aligned to
 FILLED = 4  # channels of a vector, as fill.cuh has it
+MOST_THREADS = 1024  # of a block, as CUDA launches them
 MERGED = 64  # channels of a block's groups, at most
 SLICE = 16  # channels of a product of 16 bits
 
@@ -58,6 +59,28 @@ class Config(KernelConfig):
             x, w = (self.depth, self.block_columns, across), (self.depth, self.block_rows, across)
         stage = itemsize * sum(rows * (n + more) - more for rows, n, more in (x, w))
         return self.stages * stage + tables + AGAIN
+
+    def runs(self, role: int, vectors: tuple[int, int]) -> bool:
+        """Whether a kernel has this shape, whose copies bring so many elements: warps have whole
+        tiles, and threads whole rows. ``role``: as of ``shared_memory``."""
+        if min(*self.tile, self.blocks, self.stages - 1) <= 0 or self.fill > 1:
+            return False
+        if self.producers:
+            return any((v.tile, v.producers) == (self.tile, self.producers) for v in WGMMA_CONFIGS)
+        rows, columns, depth, *warps = self.tile
+        tiles = zip((rows, columns, depth), (*warps, 1), strict=True)
+        copied = columns if role == 2 else depth, (depth, columns, rows)[role]
+        lanes = (
+            n % length == 0 and self.threads % (n // length) == 0
+            for n, length in zip(copied, vectors, strict=True)
+        )
+        whole = all(n % (16 * across) == 0 for n, across in tiles)
+        return whole and self.threads <= MOST_THREADS and all(lanes)
+
+    @property
+    def tile(self) -> tuple[int, ...]:
+        """What a block computes a step, and by how many warps."""
+        return self.block_rows, self.block_columns, self.depth, self.warp_rows, self.warp_columns
 
     def __str__(self) -> str:
         warps = f"warps={self.warp_rows}x{self.warp_columns}"

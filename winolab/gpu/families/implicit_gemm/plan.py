@@ -213,6 +213,9 @@ def plans(request: Request) -> Iterator[ImplicitGemmPlan]:
             if not config:
                 continue
             raise ValueError(f"no wgmma on {device.name} for vectors of {made.vectors}: {shape}")
+        fits = made._shared_memory <= device.shared_memory
+        if config and not (fits and shape.runs(role, made.vectors)):
+            raise ValueError(f"no kernel of an implicit GEMM on {device.name} has blocks {shape}")
         limit = request.workspace_limit
         if limit is not None and sum(made.filled) > limit and not config:
             continue

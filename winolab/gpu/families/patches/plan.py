@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from winolab.arguments.words import plural
-from winolab.gpu.families.axes import counted
+from winolab.gpu.families.axes import POSITIONS, counted
 from winolab.gpu.families.direct_products import FewChannels
 from winolab.gpu.families.patches import cost, launch
 from winolab.gpu.families.patches.config import MOST_SHARED, Config, configs, serves
 from winolab.gpu.families.patches.source import source
-from winolab.gpu.families.patches.tiling import POSITIONS, Tiling
+from winolab.gpu.families.patches.tiling import Tiling
 from winolab.gpu.params import Kernels, View, uncounted
 from winolab.gpu.planner.request import Request
 

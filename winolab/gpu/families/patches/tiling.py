@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 from winolab.algorithm import Problem
 from winolab.device import Device
-from winolab.gpu.families.axes import row
+from winolab.gpu.families.axes import flattened, row
 from winolab.gpu.families.patches.config import DEEP, LANE, Config, pairs, pixel, vector
-from winolab.gpu.params import MOST
 from winolab.gpu.planner.correlation import Correlation
 
 PLACE = 16  # bytes of a table's entry, and of a lane's fragment of the filter
-POSITIONS = MOST - (1 << 14)  # of a row, so that its last work tile is counted, too
 LEVELS, LINES, COLUMNS = 32, 1 << 12, 1 << 14  # of a work tile's x that a place counts
 ELEMENT = 2  # bytes
 
@@ -144,8 +142,7 @@ class Tiling:
     def row(self) -> Correlation:
         """The same with all positions as one row, where single taps meet all of them in order."""
         c = self.correlation
-        in_order = c.unit and {*c.filter} == {1} and not any(c.padding) and c.input == c.output
-        return row(c) if in_order and c.batch * math.prod(c.output) <= POSITIONS else c
+        return row(c) if flattened(c) else c
 
     @property
     def patches(self) -> Patches:

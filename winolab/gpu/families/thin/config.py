@@ -13,6 +13,7 @@ from winolab.options import KernelConfig
 THREADS = 256  # of a block
 OUTPUTS, CHANNELS = 8, 16  # most output channels, most channels that are summed
 AT_ONCE = 8  # channels of a tap that a thread holds, at most
+KINDS = ("outputs", "channels")
 LANES = (1, 2, 4, 8, 16, 32)
 POSITIONS = (2, 4, 8)
 REGISTERS = 128  # that a thread may take: two blocks of a multiprocessor
@@ -71,7 +72,13 @@ class Config(KernelConfig):
         whole, size = (c.channels, sizes[0]) if outputs else (c.out_channels, sizes[1])
         vectors = self.vector == 1 or (self.vector * size == VECTOR and whole % self.vector == 0)
         enough = c.out_channels <= self.few if outputs else c.channels <= CHANNELS
-        return enough and vectors and self.shared_memory(c) <= MOST_SHARED
+        return self.runs and enough and vectors and self.shared_memory(c) <= MOST_SHARED
+
+    @property
+    def runs(self) -> bool:
+        """Whether a kernel has this shape: lanes exchange halves of their positions."""
+        shape = self.lanes in LANES and self.positions in POSITIONS
+        return self.kind in KINDS and shape and 1 <= self.few <= CHANNELS
 
 
 def _lost(v: Config, c: Correlation, size: int) -> bool:

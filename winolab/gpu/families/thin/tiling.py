@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from winolab.algorithm import Problem
 from winolab.device import REGISTERS, Device
-from winolab.gpu.families.axes import Phased, row
+from winolab.gpu.families.axes import Phased, flattened, row
 from winolab.gpu.families.thin.config import THREADS, Config
 from winolab.gpu.planner.correlation import Correlation
 
@@ -68,5 +68,4 @@ class Tiling(Phased):
     def row(self) -> Correlation:
         """The same with all positions as one row, where single taps meet all of them in order."""
         c = self.correlation
-        in_order = c.unit and {*c.filter} == {1} and not any(c.padding) and c.input == c.output
-        return row(c) if in_order else c
+        return row(c) if flattened(c) else c
