@@ -21,6 +21,7 @@ HEAVY = ("torch", "cupy", "jax", "scipy", "typer", "rich", "pandas", "matplotlib
     [
         ("winolab.__version__", ("numpy", "mpmath", "winolab.algorithm", *HEAVY)),
         ("winolab.conv_forward, winolab.gamma(8, 6, 3)", HEAVY),
+        ("winolab.plan((2, 9, 9, 32), (32, 3, 3, 32))", HEAVY),
     ],
 )
 def test_what_is_not_asked_for_is_not_imported(asked: str, absent: tuple[str, ...]) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from winolab.ref.arithmetic.formats import Format
 from winolab.ref.arithmetic.simulated import Float
 from winolab.ref.arithmetic.split import products
+from winolab.ref.error.moments import erf, erfc, quantiles
 
 Array = NDArray[np.float64]
 # Nodes, equally probable points of the normal distribution, over which exponents are averaged, and
@@ -24,18 +25,14 @@ EVEN = (np.arange(PAIRS) + 0.5) / PAIRS
 
 @cache
 def nodes() -> Array:
-    """The nodes of the normal distribution. SciPy is imported where it is first needed."""
-    from scipy.special import ndtri
-
-    return ndtri((np.arange(NODES) + 0.5) / NODES)
+    """The nodes of the normal distribution."""
+    return quantiles((np.arange(NODES) + 0.5) / NODES)
 
 
 @cache
 def paired() -> tuple[tuple[Array, Array], ...]:
     """Both operands of PAIRS products, uniform around 0, or normal."""
-    from scipy.special import ndtri
-
-    return tuple((at - 0.5, ndtri(at)) for at in (EVEN, EVEN * PAIRS * GOLDEN % 1))
+    return tuple((at - 0.5, quantiles(at)) for at in (EVEN, EVEN * PAIRS * GOLDEN % 1))
 
 
 @dataclass(frozen=True)
@@ -134,8 +131,6 @@ def sums_underflow(run: Float, depth: float, terms: Products) -> Array:
 
 def beyond(limit: float, mean: Array, variance: Array, most: Array | float = math.inf) -> Array:
     """Chance that |N(mean, variance)| exceeds the limit; none where ``most`` does not."""
-    from scipy.special import erfc
-
     deviation = np.sqrt(2 * np.maximum(variance, 1e-300))
     mean = np.abs(mean)
     chance = (erfc((limit - mean) / deviation) + erfc((limit + mean) / deviation)) / 2
@@ -144,8 +139,6 @@ def beyond(limit: float, mean: Array, variance: Array, most: Array | float = mat
 
 def mean_size(mean: Array, deviation: Array) -> Array:
     """E|e| of a normal e."""
-    from scipy.special import erf
-
     t = np.clip(mean / np.maximum(math.sqrt(2) * deviation, 1e-300), -40, 40)  # erf is ±1 there
     return deviation * math.sqrt(2 / math.pi) * np.exp(-(t**2)) + mean * erf(t)
 

@@ -20,7 +20,7 @@ from winolab.ref.arithmetic.formats import FORMATS, Format
 from winolab.ref.arithmetic.simulated import Arithmetic, Float
 from winolab.ref.arithmetic.split import Power, exponent, left_square
 from winolab.ref.error.forms import Axis, powers
-from winolab.ref.error.moments import Moments
+from winolab.ref.error.moments import Moments, erf
 from winolab.ref.error.partial_sums import (
     Products,
     at_nodes,
@@ -215,8 +215,6 @@ def products_of(of_w: Operand, of_x: Operand, run: Arithmetic) -> Products:
     """The products that a state sums, of both operands' states, whatever the depth."""
     (u, su), (v, sv) = both = (of_w.mean, of_w.variance), (of_x.mean, of_x.variance)
     mean, variance = u * v, su * sv + su * v**2 + sv * u**2
-    from scipy.special import erf
-
     signs = [erf(m / np.sqrt(2 * np.maximum(s, 1e-300))) for m, s in both]
     nonzero = (1 - of_w.data.zeros**of_w.counts) * (1 - of_x.data.zeros**of_x.counts)
     bits = run.product.precision if isinstance(run, Float) else 0

@@ -19,7 +19,7 @@ from winolab.ref.arithmetic.formats import Format
 from winolab.ref.arithmetic.simulated import Float
 from winolab.ref.error.edges import kinds
 from winolab.ref.error.forms import axis_of
-from winolab.ref.error.moments import Moments
+from winolab.ref.error.moments import Moments, erf
 from winolab.ref.error.partial_sums import beyond
 from winolab.ref.error.ranges import Operand, Ranges, products_of
 from winolab.ref.error.roundings import depth_of, part, tiling
@@ -113,6 +113,4 @@ def _below(fmt: Format, mean: Array, variance: Array) -> Array:
     """Chance that N(mean, variance) is below fmt's normal numbers."""
     deviation = np.sqrt(2 * np.maximum(variance, 1e-300))
     least = 2.0**fmt.emin
-    from scipy.special import erf
-
     return (erf((least - mean) / deviation) + erf((least + mean) / deviation)) / 2
