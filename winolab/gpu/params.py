@@ -125,6 +125,10 @@ class View:
         """A map's strides along dimensions of more than one element."""
         return [s for s, n in zip(self.strides, (batch, *sizes), strict=True) if n > 1]
 
+    def even(self, batch: int, sizes: tuple[int, int, int]) -> bool:
+        """Whether a map's pixels all lie at one distance from each other."""
+        return in_order((batch, *sizes), self.strides, self.strides[-1])
+
     def alone(self, batch: int, sizes: tuple[int, int, int]) -> View:
         """A map whose dimensions of one element have stride 0, so that what is asked for beside it,
         and not copied, has an address that is aligned as the map's own."""

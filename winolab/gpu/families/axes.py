@@ -15,7 +15,7 @@ from winolab.gpu.planner.request import Request
 PARAMS = layout("DirectAxis", "axes")
 MOST_STEP = 8  # that a tensor copy takes along a dimension, CUDA driver API
 MOST_SPAN = 256  # elements that a copy's box may span
-POSITIONS = MOST - (1 << 14)  # of a row, so that its last work tile is counted, too
+MOST_POSITIONS = MOST - (1 << 14)  # of a row, so that its last work tile is counted, too
 MOST_STRIDE = 1 << 20  # times dilation, so that 32 bits count places
 
 
@@ -110,6 +110,14 @@ class Phased:
         """Phases of outputs."""
         return math.prod(a.phases for a in self.axes)
 
+    @property
+    def met(self) -> int:
+        """Elements of x that taps meet."""
+        c = self.correlation
+        sizes = zip(c.input, self.axes, strict=True)
+        place = math.prod(n if a.rotated else min(n, a.size * a.taps) for n, a in sizes)
+        return c.batch * c.groups * c.channels * place
+
 
 @lru_cache(maxsize=4096)
 def axes(c: Correlation) -> tuple[Axis, Axis, Axis]:
@@ -122,7 +130,7 @@ def axes(c: Correlation) -> tuple[Axis, Axis, Axis]:
 def flattened(c: Correlation) -> bool:
     """Whether single taps meet all positions in order, which 32 bits count."""
     in_order = c.unit and {*c.filter} == {1} and not any(c.padding) and c.input == c.output
-    return in_order and c.batch * math.prod(c.output) <= POSITIONS
+    return in_order and c.batch * math.prod(c.output) <= MOST_POSITIONS
 
 
 def row(c: Correlation) -> Correlation:
@@ -133,6 +141,12 @@ def row(c: Correlation) -> Correlation:
         input=(1, 1, c.batch * math.prod(c.input)),
         output=(1, 1, c.batch * math.prod(c.output)),
     )
+
+
+def check_room(request: Request, size: int) -> None:
+    """Raise ValueError where a config takes more shared memory than a block may have."""
+    if size > (room := request.device.shared_memory):
+        raise ValueError(f"{request.config} needs {size} B of {room} B of shared memory")
 
 
 def check_steps(problem: Problem) -> None:

@@ -25,6 +25,12 @@ def clusters(device: Device, size: int, model: DeviceModel = MODEL) -> int:
     return max(1, int(device.multiprocessors * (share if size > 2 else 1.0) / size))
 
 
+def even(work_tiles: int, most: int) -> int:
+    """The fewest blocks that take as many rounds as ``most`` do."""
+    rounds = -(-work_tiles // most)
+    return -(-work_tiles // rounds)
+
+
 class SharedSums(KernelConfig):
     """What block shapes have in common whose clusters add up sums by codegen/kernels/
     cluster_sums.cuh: families have fields of these names, and say what else they hold."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from winolab.gpu.params import MOST, View
+from winolab.gpu.params import MOST, View, uncounted
 from winolab.gpu.planner.correlation import Correlation
 
 BEHIND = 1 << 12  # tiles, and work tiles of a round of blocks, that there may be behind the last
@@ -33,9 +33,16 @@ class Tiled(Protocol):
     def whole(self) -> int: ...
 
 
-def counted(plan: Tiled) -> bool:
-    """Whether 32 bits count its tiles, those of blocks behind the last one too."""
-    return max(plan.columns, plan.work_tiles) <= MOST - BEHIND
+P = TypeVar("P", bound=Tiled)
+
+
+def counted(plans: list[P]) -> list[P]:
+    """Those whose tiles 32 bits count, those of blocks behind the last one too. Raises ValueError
+    where there are none."""
+    found = [p for p in plans if max(p.columns, p.work_tiles) <= MOST - BEHIND]
+    if not found:
+        raise uncounted("the number of tiles of outputs", plans[0].columns)
+    return found
 
 
 def values(plan: Tiled, x: View, y: View) -> tuple[int, ...]:

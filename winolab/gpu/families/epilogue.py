@@ -33,6 +33,12 @@ def constants(epilogue: Epilogue | None, dtype: str) -> Mapping[str, int]:
     }
 
 
+def typed(types: tuple[str, str], epilogue: Epilogue | None) -> dict[str, int]:
+    """The constants of a kernel for operands and a result of these dtypes, with its epilogue."""
+    operands, result = (FINISHED[t] for t in types)
+    return {"INPUT": operands, "OUTPUT": result, **constants(epilogue, types[1])}
+
+
 def finished(params: Params, y: View, first: int, dtype: str) -> Params:
     """A kernel's parameters with those of y's epilogue, if it has one; ``first``: the output
     channel that the kernel begins with."""

@@ -28,7 +28,7 @@ erf, erfc = (np.vectorize(f, otypes=[float]) for f in (math.erf, math.erfc))
 
 def quantiles(chances: Iterable[float]) -> Array:
     """Where the standard normal distribution is below with each of these chances."""
-    return np.array([NormalDist().inv_cdf(chance) for chance in chances])
+    return np.array([*map(NormalDist().inv_cdf, chances)])
 
 
 @dataclass(frozen=True)

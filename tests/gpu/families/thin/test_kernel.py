@@ -76,7 +76,7 @@ def test_arrays_that_are_not_aligned_or_not_dense_have_the_same_bits(
     assert p.config.vector == 8
     a, b = operands(p.problem, direction, "fp16")
     due = on_cpu(p, a, b)
-    for where, found in ((View, "in_vectors"), (launch, "in_order")):
+    for where, found in ((View, "in_vectors"), (View, "even"), (launch, "in_order")):
         assert getattr(where, found)
         monkeypatch.setattr(where, found, lambda *given: False)
         assert (on_cpu(p, a, b) == due).all()

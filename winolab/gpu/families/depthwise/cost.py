@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from winolab.device import REGISTERS
+from winolab.gpu.families.clusters import even
 from winolab.gpu.families.depthwise.config import (
     THREADS,
     Reach,
@@ -38,20 +39,14 @@ def shares(plan: Tiling) -> list[int]:
     most = plan.work_tiles if plan.config.stages else -(-plan.work_tiles // plan.config.slots)
     filled = (int(n * resident(plan) * plan.device.multiprocessors) for n in (0.25, 0.5, 1, 2))
     each = plan.blocks // plan.shares
-    return sorted({_even(most, max(1, n // each)) for n in filled} | {1})
+    return sorted({even(most, max(1, n // each)) for n in filled} | {1})
 
 
 def workers(plan: Tiling) -> int:
     """Blocks of a chunk of channels that fill the multiprocessors together."""
-    return _even(
+    return even(
         plan.work_tiles, max(1, resident(plan) * plan.device.multiprocessors // plan.chunks)
     )
-
-
-def _even(work_tiles: int, most: int) -> int:
-    """The fewest that take as many rounds as ``most`` do."""
-    rounds = -(-work_tiles // min(most, work_tiles))
-    return -(-work_tiles // rounds)
 
 
 def resident(plan: Tiling) -> int:

@@ -15,7 +15,7 @@ from typing import Self
 from winolab.algorithm import Algorithm, Tile, direct
 from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.words import plural
-from winolab.gpu.families.axes import check_vectors, counted, flattened, row
+from winolab.gpu.families.axes import check_room, check_vectors, counted, flattened, row
 from winolab.gpu.families.direct import launch
 from winolab.gpu.families.direct.config import (
     FEWEST,
@@ -248,12 +248,6 @@ def plans(request: Request) -> Iterator[DirectPlan]:
     offered = configs(row(c) if flat else c, device)
     for shape in (config,) if config else offered:
         yield _plan(request, c, shape, flat)
-
-
-def check_room(request: Request, size: int) -> None:
-    """Raise ValueError where a config takes more shared memory than a block may have."""
-    if size > (room := request.device.shared_memory):
-        raise ValueError(f"{request.config} needs {size} B of {room} B of shared memory")
 
 
 def split_plans(request: Request) -> Iterator[DirectSplitPlan]:

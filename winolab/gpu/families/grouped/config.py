@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from winolab.gpu.families.axes import axes
+from winolab.gpu.params import LINE
 from winolab.gpu.planner.correlation import Correlation
 from winolab.options import KernelConfig
 
@@ -15,7 +16,7 @@ MOST = 32  # channels of a bundle on either side
 EIGHTS = 4  # of output channels of a warp, which exchange what they store
 ROWS = 16  # positions of a product
 KEPT = 40  # registers of a filter that a thread keeps, at most; sums of more tiles take some
-LINE = 64  # channels of a slice, at least where there are so many: a line of 128 bytes
+NARROW = LINE // 2  # channels of a slice, at least where there are so many: of a line, in 16 bits
 PATCHES = (32, 64, 128, 256)  # outputs of a work tile, about
 WARPS = ((2, 1), (4, 1), (8, 1), (2, 2), (4, 2), (2, 4))
 
@@ -131,7 +132,7 @@ def configs(c: Correlation, found: Bundle) -> Iterator[Config]:
     bundles = min(most, 1 << (count - 1).bit_length())
     for rows, columns in patches(c):
         for warp_rows, warp_columns in WARPS:
-            needed, narrow = -(-count // bundles), warp_columns * bundles * found.channels < LINE
+            needed, narrow = -(-count // bundles), warp_columns * bundles * found.channels < NARROW
             if warp_columns >= 2 * needed or (narrow and warp_columns < min(4, needed)):
                 continue
             for tiles, kept in ((1, 1), (2, 1), (2, 0), (4, 0)):

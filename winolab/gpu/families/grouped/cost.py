@@ -35,9 +35,8 @@ def shared(plan: Tiling) -> float:
     matrices = plan.steps * v.bundles * 4
     filters = 0 if v.kept else plan.steps * v.bundles * out * 2 / v.tiles
     exchanges = 2 * EIGHTS if ITEMSIZE[plan.out_dtype] == 2 else 0
-    return (
-        each * (matrices + filters + exchanges) + plan.pixels * plan.vectors * VECTOR / SHARED_LINE
-    )
+    brought = plan.pixels * plan.vectors * VECTOR
+    return each * (matrices + filters + exchanges) + brought / SHARED_LINE
 
 
 def products(plan: Tiling) -> float:
@@ -73,9 +72,8 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
         issued(plan, model) / m.issued,
     )
     tile = overlapped(model.overlap.call, together * each, alone(plan, model), m.waited)
-    fragments = -(
-        -plan.steps * plan.config.bundles * plan.bundle.eights[1] // plan.config.warp_rows
-    )
+    v = plan.config
+    fragments = -(-plan.steps * v.bundles * plan.bundle.eights[1] // v.warp_rows)
     walked = m.waited + m.filled * fragments + plan.rounds * tile
     arrays = m.copied * copying(device, data(plan), model)
     copied = max(arrays, from_l2(device, patches(plan), model))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from winolab.arguments.words import plural
-from winolab.gpu.families.axes import MOST_STRIDE, counted
+from winolab.gpu.families.axes import MOST_STRIDE, check_room, counted
 from winolab.gpu.families.direct_products import FewChannels
 from winolab.gpu.families.grouped import cost, launch
 from winolab.gpu.families.grouped.config import MOST, Config, bundle, configs
@@ -75,14 +75,11 @@ def plans(request: Request) -> Iterator[GroupedPlan]:
             request.direction, request.problem, c, found, request.precision, request.dtype,
             request.stored, v, request.device,
         )  # fmt: skip
-        if made.shared_memory > request.device.shared_memory:
-            if not config:
-                continue
-            room = request.device.shared_memory
-            raise ValueError(f"{v} needs {made.shared_memory} B of {room} B of shared memory")
+        if config:
+            check_room(request, made.shared_memory)
+        elif made.shared_memory > request.device.shared_memory or not made.counted:
+            continue
         if not made.counted:
-            if not config:
-                continue
             raise ValueError(f"outputs of {v} lie too far apart by stride {request.problem.stride}")
         tiles = max(made.work_tiles * made.slices * made.phases, made.grid)
         if (most := max(tiles, *(a.outputs * a.stride for a in made.axes))) > COUNTED - MOST_STRIDE:

@@ -6,8 +6,7 @@ from functools import lru_cache
 
 from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.codegen.emit import unit
-from winolab.gpu.families.epilogue import FINISHED
-from winolab.gpu.families.epilogue import constants as epilogue_constants
+from winolab.gpu.families.epilogue import typed
 from winolab.gpu.families.grouped.config import Bundle, Config
 
 
@@ -28,7 +27,6 @@ def source(
     constants |= {"CHANNELS": bundle.channels // bundle.groups}
     constants |= {"OUT_CHANNELS": bundle.out_channels // bundle.groups}
     constants |= {"CHUNKS": chunks[0], "PARTIAL": int(chunks[1]), "ROTATED": int(rotated)}
-    constants |= dict(zip(("INPUT", "OUTPUT"), (FINISHED[t] for t in types), strict=True))
-    constants |= epilogue_constants(epilogue, types[1])
+    constants |= typed(types, epilogue)
     shape = f"warps={v.warp_rows}x{v.warp_columns} bundles={v.bundles}"
     return unit(f"grouped {shape}", constants, {}, ("grouped/kernel",))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from winolab.algorithm import Problem
 from winolab.device import REGISTERS, Device
 from winolab.gpu.codegen.structs import size
 from winolab.gpu.families.axes import Axis, Phased
+from winolab.gpu.families.clusters import even
 from winolab.gpu.families.grouped.config import EIGHT, ROWS, Bundle, Config, chunks
 from winolab.gpu.params import SHARED_LINE, VECTOR
 from winolab.gpu.planner.correlation import Correlation
@@ -165,8 +165,7 @@ class Tiling(Phased):
     def workers(self) -> int:
         """Blocks that share the work tiles of a phase and slice."""
         most = max(1, self.resident * self.device.multiprocessors // (self.slices * self.phases))
-        rounds = -(-self.work_tiles // most)
-        return -(-self.work_tiles // rounds)
+        return even(self.work_tiles, most)
 
     @property
     def grid(self) -> int:
@@ -184,11 +183,3 @@ class Tiling(Phased):
         v = self.config
         together = v.warp_rows * v.tiles * 16
         return -(-v.positions // together) * v.tiles
-
-    @property
-    def met(self) -> int:
-        """Elements of x that taps meet."""
-        c = self.correlation
-        sizes = zip(c.input, self.axes, strict=True)
-        place = math.prod(n if a.rotated else min(n, a.size * a.taps) for n, a in sizes)
-        return c.batch * c.groups * c.channels * place

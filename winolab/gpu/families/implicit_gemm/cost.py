@@ -83,15 +83,10 @@ def _wgmma_step(plan: Tiling, model: DeviceModel) -> float:
 def arrays(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Seconds that memory takes for x, w and y."""
     c = plan.correlation
-    met = math.prod(
-        size if a.rotated else min(size, a.size * a.taps)
-        for size, a in zip(c.input, plan.axes, strict=True)
-    )
-    x = c.batch * c.groups * c.channels * met
     y = c.batch * c.groups * c.out_channels * math.prod(c.output)
     w = c.groups * c.channels * c.out_channels * math.prod(c.filter)
     ends = (plan.dtype, plan.dtype, plan.out_dtype)
-    sizes = (x, y, w) if plan.gradient else (x, w, y)
+    sizes = (plan.met, y, w) if plan.gradient else (plan.met, w, y)
     return copying(
         plan.device, sum(n * ITEMSIZE[t] for n, t in zip(sizes, ends, strict=True)), model
     )

@@ -9,7 +9,7 @@ from winolab.gpu.families import correlation_params
 from winolab.gpu.families.epilogue import finished
 from winolab.gpu.families.patches.config import LANE, pairs, vector
 from winolab.gpu.families.patches.tiling import Patches, Tiling
-from winolab.gpu.params import MOST, Kernels, Params, View, in_order, quotient
+from winolab.gpu.params import MOST, Kernels, Params, View, quotient
 from winolab.gpu.planner.request import ITEMSIZE
 
 PARAMS = layout("PatchParams", "patches/kernel", beside="quotient")
@@ -26,8 +26,7 @@ def parameters(call: Tiling, x: View, w: View, y: View) -> Params:
     c, sizes = call.correlation, (ITEMSIZE[call.dtype], ITEMSIZE[call.out_dtype])
     address, m, channel, *taps = correlation_params.filter_map(c, w, 0, sizes[0])
     y_vectors = y.in_vectors(16, y.steps(c.batch, c.output), sizes[1])
-    maps = (x, c.input), (y, c.output)
-    if all(in_order((c.batch, *size), v.strides, v.strides[-1]) for v, size in maps):
+    if x.even(c.batch, c.input) and y.even(c.batch, c.output):
         c = call.row
     cut = Patches(c, call.config)
     across, down = cut.tiles

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from winolab.arguments.words import plural
-from winolab.gpu.families.axes import POSITIONS, counted
+from winolab.gpu.families.axes import MOST_POSITIONS, counted
 from winolab.gpu.families.direct_products import FewChannels
 from winolab.gpu.families.patches import cost, launch
 from winolab.gpu.families.patches.config import MOST_SHARED, Config, configs, serves
@@ -81,7 +81,7 @@ def plans(request: Request) -> Iterator[PatchesPlan]:
         if not all(cut.counted for cut in both):
             continue
         work_tiles = max(cut.work_tiles for cut in both)
-        if (most := max(work_tiles * p.blocks_m, c.batch * max(c.output))) > POSITIONS:
+        if (most := max(work_tiles * p.blocks_m, c.batch * max(c.output))) > MOST_POSITIONS:
             raise uncounted("the number of positions of a thin layer", most)
         p = replace(p, predicted=cost.seconds(p))
         key = v.rows * v.columns, v.tiles, v.width

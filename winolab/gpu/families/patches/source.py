@@ -6,8 +6,7 @@ from functools import lru_cache
 
 from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.codegen.emit import unit
-from winolab.gpu.families.epilogue import FINISHED
-from winolab.gpu.families.epilogue import constants as epilogue_constants
+from winolab.gpu.families.epilogue import typed
 from winolab.gpu.families.patches.config import Config, pixel, vector
 
 
@@ -25,6 +24,5 @@ def source(
     constants |= {"BLOCKS": v.blocks, "CHANNELS": channels}
     constants |= {"VECTOR": vector(channels), "PIXEL": pixel(channels)}
     constants |= dict(zip(("ODD", "MASKED"), map(int, how), strict=True))
-    constants |= dict(zip(("INPUT", "OUTPUT"), (FINISHED[t] for t in types), strict=True))
-    constants |= epilogue_constants(epilogue, types[1])
+    constants |= typed(types, epilogue)
     return unit(f"patches {v}", constants, {}, ("patches/kernel",))

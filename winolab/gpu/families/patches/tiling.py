@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from winolab.algorithm import Problem
 from winolab.device import Device
 from winolab.gpu.families.axes import flattened, row
+from winolab.gpu.families.clusters import even
 from winolab.gpu.families.patches.config import DEEP, LANE, Config, pairs, pixel, vector
 from winolab.gpu.planner.correlation import Correlation
 
@@ -168,8 +169,7 @@ class Tiling:
     def workers(self) -> int:
         """Blocks that share the work tiles of a block of output channels."""
         most = max(1, self.resident * self.device.multiprocessors // self.blocks_m)
-        rounds = -(-self.patches.work_tiles // most)
-        return -(-self.patches.work_tiles // rounds)
+        return even(self.patches.work_tiles, most)
 
     @property
     def grid(self) -> int:

@@ -15,11 +15,7 @@ from winolab.gpu.planner.request import ITEMSIZE
 def data(plan: Tiling) -> int:
     """Bytes of x that taps meet, of w and of y."""
     c = plan.correlation
-    met = math.prod(
-        size if a.rotated else min(size, a.size * a.taps)
-        for size, a in zip(c.input, plan.axes, strict=True)
-    )
-    read = c.batch * c.channels * met + c.channels * c.out_channels * math.prod(c.filter)
+    read = plan.met + c.channels * c.out_channels * math.prod(c.filter)
     written = c.batch * c.out_channels * math.prod(c.output)
     return read * ITEMSIZE[plan.dtype] + written * ITEMSIZE[plan.out_dtype]
 

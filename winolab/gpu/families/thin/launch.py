@@ -28,8 +28,7 @@ def parameters(call: Tiling, x: View, w: View, y: View) -> Params:
     if call.config.kind == "channels":
         out_size = ITEMSIZE[call.out_dtype]
         vectors = y.in_vectors(VECTOR, y.steps(c.batch, c.output), out_size)
-    maps = (x, c.input), (y, c.output)
-    even = all(in_order((c.batch, *sizes), v.strides, v.strides[-1]) for v, sizes in maps)
+    even = x.even(c.batch, c.input) and y.even(c.batch, c.output)
     flat = even and call.row is not c
     c = call.row if flat else c
     along = axes(c)

@@ -6,8 +6,7 @@ from functools import lru_cache
 
 from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.codegen.emit import unit
-from winolab.gpu.families.epilogue import FINISHED
-from winolab.gpu.families.epilogue import constants as epilogue_constants
+from winolab.gpu.families.epilogue import typed
 from winolab.gpu.families.thin.config import THREADS, Config
 
 
@@ -23,6 +22,5 @@ def source(
     operands and of the result."""
     constants = {"LANES": v.lanes, "V": v.vector, "POSITIONS": v.positions, "FEW": v.few}
     constants |= {"THREADS": THREADS, "ROTATED": int(rotated), "SINGLE": int(single)}
-    constants |= dict(zip(("INPUT", "OUTPUT"), (FINISHED[t] for t in types), strict=True))
-    constants |= epilogue_constants(epilogue, types[1])
+    constants |= typed(types, epilogue)
     return unit(f"thin {v}", constants, {}, (f"thin/{v.kind}",))

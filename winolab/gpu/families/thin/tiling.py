@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from winolab.algorithm import Problem
 from winolab.device import REGISTERS, Device
 from winolab.gpu.families.axes import Phased, flattened, row
+from winolab.gpu.families.clusters import even
 from winolab.gpu.families.thin.config import THREADS, Config
 from winolab.gpu.planner.correlation import Correlation
 
@@ -56,8 +57,7 @@ class Tiling(Phased):
     def workers(self) -> int:
         """Blocks that share the work tiles of a block of output channels."""
         most = max(1, self.resident * self.device.multiprocessors // self.blocks_m)
-        rounds = -(-self.work_tiles // most)
-        return -(-self.work_tiles // rounds)
+        return even(self.work_tiles, most)
 
     @property
     def grid(self) -> int:
