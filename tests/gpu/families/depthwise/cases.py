@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,30 @@ def too_far(p: Any, a: np.ndarray, b: np.ndarray, result: np.ndarray) -> float:
     limit = limit + (u * (np.abs(exact) + limit) + least if p.out_dtype != "float32" else 0)
     off = np.abs(result.astype(float) - exact)
     return float(np.where(off <= limit, 0.0, np.where(limit > 0, off / limit, np.inf)).max())
+
+
+def check_adjoint(
+    problem: Problem,
+    directions: Iterable[str],
+    dtype: str,
+    computed: Callable[[str, np.ndarray, np.ndarray], np.ndarray],
+    most: int = 1,
+) -> None:
+    """⟨dy, x ⋆ w⟩ = ⟨dx, x⟩ = ⟨dw, w⟩, of whole numbers up to ``most`` whose sums FP32 holds: each
+    result is exact. ``computed`` has that of a direction and its operands."""
+    rng = np.random.default_rng(1)
+    sizes = problem.x_shape, problem.w_shape, problem.y_shape
+    x, w, dy = (rng.integers(-most, most + 1, shape).astype(dtype) for shape in sizes)
+    given = {"forward": (x, w, dy), "backward_data": (dy, w, x), "backward_filter": (x, dy, w)}
+    products = []
+    for direction in directions:
+        a, b, other = given[direction]
+        found = computed(direction, a, b).astype(float)
+        exact = getattr(convolution, direction)(a.astype(float), b.astype(float), problem)
+        assert (found == exact).all()
+        products.append((found * other).sum())
+    assert len({*products}) == 1 != len(products)
+    assert products[0] != 0
 
 
 def on_gpu(p: Any, a: np.ndarray, b: np.ndarray, left: np.ndarray | None = None) -> np.ndarray:

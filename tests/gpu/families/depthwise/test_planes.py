@@ -15,6 +15,7 @@ from tests.gpu.families.depthwise.cases import (
     DIRECTIONS,
     PRECISIONS,
     PROBLEMS,
+    check_adjoint,
     layer,
     offered,
     operands,
@@ -121,20 +122,13 @@ def test_the_bits_are_those_of_kernels_on_channels(name: str) -> None:
 
 
 def test_integers_are_exact_and_adjoint() -> None:
-    """⟨dy, x ⋆ w⟩ = ⟨dx, x⟩ = ⟨dw, w⟩, of numbers whose sums FP32 holds."""
     for name in ("5x5 stride 2", "dilation", "multiplier and stride", "dilation and stride"):
-        problem, rng = FLAT[name], np.random.default_rng(0)
-        x, w, dy = (
-            rng.integers(-4, 5, shape).astype("f")
-            for shape in (problem.x_shape, problem.w_shape, problem.y_shape)
-        )
-        found = []
-        for direction, (a, b) in zip(DIRECTIONS, ((x, w), (dy, w), (x, dy)), strict=True):
-            found.append(on_cpu(twins(problem, direction, "fp32")[-1], a, b).astype(float))
-            exact = getattr(convolution, direction)(a.astype(float), b.astype(float), problem)
-            assert (found[-1] == exact).all()
-        y, dx, dw = found
-        assert (y * dy).sum() == (dx * x).sum() == (dw * w).sum() != 0
+        problem = FLAT[name]
+
+        def computed(direction: str, a: Any, b: Any, problem: Problem = problem) -> Any:
+            return on_cpu(twins(problem, direction, "fp32")[-1], a, b)
+
+        check_adjoint(problem, DIRECTIONS, "f", computed, most=4)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
