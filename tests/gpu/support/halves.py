@@ -45,9 +45,9 @@ def on_cpu(p: Any, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
 
 
 def on_gpu(p: Any, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
-    """The same on a GPU; the workspace is NaN before, dw infinite, NaN or 65535."""
-    stored = {"float32": "float32", "float16": "float16", "bfloat16": "uint16"}[p.out_dtype]
-    before = np.full(p.problem.w_shape, 0xFFFF, "uint32").astype(stored)
+    """The same on a GPU; the workspace and dw are NaN before, bfloat16 by its bits."""
+    poison = (0xFFFF, "uint16") if p.out_dtype == "bfloat16" else (np.nan, p.out_dtype)
+    before = np.full(p.problem.w_shape, *poison)
     dw, _ = gradient_on_gpu(p, x.view(np.uint16), dy.view(np.uint16), before)
     return dw.view(ml_dtypes.bfloat16) if p.out_dtype == "bfloat16" else dw
 

@@ -4,30 +4,32 @@
 #include "patches.cuh"
 
 // The pair of lane 4g + q: what output channel 8n + g of the warp has for channels 2q and 2q + 1 of a
-// chunk of its bundle; ``first``: the warp's first output channel. Where there is nothing the filter's
-// first element is read, so that no load waits for a branch.
+// chunk of its bundle; ``first``: the warp's first output channel. PAIRS: both are read at once. Where
+// there is nothing the filter's first element is read, so that no load waits for a branch.
+template <bool PAIRS>
 __device__ __forceinline__ unsigned filter_pair(const GroupedParams& p, const GroupedChunks& chunks,
                                                 int first, int n, int chunk) {
   const int lane = threadIdx.x % 32, m = n % OUT * 8 + lane / 4, c = chunk % IN * 8 + lane % 4 * 2;
   const int group = (first + n / OUT * (8 * OUT)) / OUT_CHANNELS + m / OUT_CHANNELS;
   const Element* from =
       p.w + group * p.group_stride + m % OUT_CHANNELS * p.m_stride + chunks.filter[chunk];
-  const bool any = chunks.at[chunk] >= 0 && first + n * 8 < p.out_channels;
+  const bool any = (chunks.at[chunk] >= 0) & (first + n * 8 < p.out_channels);
   bool there[2];
 #pragma unroll
-  for (int e = 0; e < 2; ++e) there[e] = any && (c + e) / CHANNELS == m / OUT_CHANNELS;
-  if (CHANNELS % 2 == 0 && p.pairs) {
+  for (int e = 0; e < 2; ++e) there[e] = any & ((c + e) / CHANNELS == m / OUT_CHANNELS);
+  if constexpr (PAIRS) {
     const unsigned pair =
         __ldg(reinterpret_cast<const unsigned*>(there[0] ? from + c % CHANNELS : p.w));
     return there[0] ? pair : 0;
-  }
-  unsigned pair = 0;
+  } else {
+    unsigned pair = 0;
 #pragma unroll
-  for (int e = 0; e < 2; ++e) {
-    const unsigned one = __ldg(there[e] ? from + (c + e) % CHANNELS * p.c_stride : p.w);
-    pair |= there[e] ? one << 16 * e : 0;
+    for (int e = 0; e < 2; ++e) {
+      const unsigned one = __ldg(there[e] ? from + (c + e) % CHANNELS * p.c_stride : p.w);
+      pair |= there[e] ? one << 16 * e : 0;
+    }
+    return pair;
   }
-  return pair;
 }
 
 // A warp's fragments in shared memory, which warps of other positions have too; KEPT: they lie there, in
@@ -39,16 +41,33 @@ struct GroupedFilter {
       : shared(reinterpret_cast<uint2*>(memory) + warp_column * (STEPS * NT * 32) + threadIdx.x % 32) {}
   __device__ __forceinline__ void fill(const GroupedParams& p, const GroupedChunks& chunks, int first,
                                        int warp_row) {
-#pragma unroll 8  // as many loads at once: memory answers a batch
-    for (int i = warp_row; i < STEPS * NT; i += WARP_ROWS) {
-      const int step = i / NT, n = i % NT;
-      shared[i * 32] = make_uint2(filter_pair(p, chunks, first, n, 2 * step),
-                                  filter_pair(p, chunks, first, n, 2 * step + 1));
-    }
+    if (CHANNELS % 2 == 0 && p.pairs)
+      fill<CHANNELS % 2 == 0>(p, chunks, first, warp_row);
+    else
+      fill<false>(p, chunks, first, warp_row);
     if constexpr (!KEPT) return;
     __syncthreads();
 #pragma unroll
     for (int step = 0; step < (KEPT ? STEPS : 1); ++step) read(step, kept[step]);
+  }
+  // Memory answers loads of a BATCH of fragments together: none of them waits until others are stored.
+  template <bool PAIRS>
+  __device__ __forceinline__ void fill(const GroupedParams& p, const GroupedChunks& chunks, int first,
+                                       int warp_row) {
+    constexpr int BATCH = 8;
+#pragma unroll 1
+    for (int i = warp_row; i < STEPS * NT; i += BATCH * WARP_ROWS) {
+      uint2 two[BATCH];
+#pragma unroll
+      for (int j = 0; j < BATCH; ++j) {
+        const int at = min(i + j * WARP_ROWS, STEPS * NT - 1), step = at / NT, n = at % NT;
+        two[j] = make_uint2(filter_pair<PAIRS>(p, chunks, first, n, 2 * step),
+                            filter_pair<PAIRS>(p, chunks, first, n, 2 * step + 1));
+      }
+#pragma unroll
+      for (int j = 0; j < BATCH; ++j)
+        if (i + j * WARP_ROWS < STEPS * NT) shared[(i + j * WARP_ROWS) * 32] = two[j];
+    }
   }
   __device__ __forceinline__ void read(int step, unsigned (&to)[NT][2]) const {
 #pragma unroll
