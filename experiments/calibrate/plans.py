@@ -237,11 +237,8 @@ def _ffma(request: Request, tile: Tile, text: str) -> Any:
     if not stages or len(numbers) < len(words) - 1:
         return None
     bm, bt, kc = map(int, block.split("x"))
-    finishers = numbers.get("finishers", 0)
-    base = next(
-        (v for v in ffma.CONFIGS[tile.alpha] if v.bt == bt and v.finishers == finishers), None
-    )
-    if base is None or base.kc != kc:
+    base = next((v for v in ffma.CONFIGS[tile.alpha] if v.bt == bt), None)
+    if base is None or base.kc != kc or "finishers" in numbers:  # which kernels had once
         return None
     numbers |= {"u_stages": int(stages[1]), "v_stages": int(stages[2])}
     load_warp = bool(numbers.pop("load_warp", 0))

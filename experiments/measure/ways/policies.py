@@ -25,7 +25,7 @@ from typing import Annotated, Any
 
 import typer
 
-from experiments.calibrate.policies import LOW, POLICIES, Worth, differ
+from experiments.calibrate.policies import COUNTS, LOW, POLICIES, Worth, differ
 from experiments.harness.facts import ROOT
 from experiments.measure.published.rows import Kinds, resumed, timed
 from experiments.measure.throughput import stored
@@ -99,11 +99,67 @@ WRAP = (
     ("32x14x14x256>256x3x3p1", "omega:8:3:6"),  # where units that run on are far fewer
     ("32x7x7x512>512x3x3p1", "omega:8:3:6"),
     ("32x14x14x512>512x3x3p1", "omega:8:3:6"),
+    ("1x28x28x256>512x3x3p1", ""),
+    ("1x17x17x160>192x1x7p0x3", ""),
+    ("32x28x28x128>32x3x3p1", ""),
+    ("32x14x14x128>32x3x3p1", ""),
+    ("1x14x14x512>512x3x3p1g32", ""),
+    ("1x128x128x128x32>32x3x3x3p1", ""),
 )
+# Networks' layers where today's pick has a policy, by any algorithm: of one image, whose blocks are
+# few, where blocks share sums.
+PICKED: dict[tuple[str, str], tuple[tuple[str, Direction], ...]] = {
+    ("gamma_ffma.split_k", FFMA): (
+        ("1x112x112x128>128x3x3p1", FORWARD),
+        ("1x17x17x128>192x1x7p0x3", DATA),
+        ("1x8x8x384>384x1x3p0x1", FORWARD),
+        ("1x28x28x128>128x3x3p1", FORWARD),
+        ("1x35x35x48>64x5x5p2", FORWARD),
+        ("32x112x112x64>128x3x3p1", DATA),
+    ),
+    ("gamma_wgmma.split_k", SPLIT): (
+        ("32x7x7x512>512x3x3p1", FORWARD),
+        ("1x56x56x128>256x3x3p1", FORWARD),
+        ("1x56x56x128>256x3x3p1", DATA),
+        ("1x28x28x256>512x3x3p1", DATA),
+        ("1x17x17x192>192x1x7p0x3", DATA),
+        ("1x112x112x64>128x3x3p1", DATA),
+    ),
+    ("fused2d.teams", FFMA): (
+        ("1x56x56x64>64x3x3p1", FORWARD),
+        ("1x14x14x256>256x3x3p1", DATA),
+        ("1x7x7x512>512x3x3p1", FORWARD),
+        ("1x35x35x96>96x3x3p1", FORWARD),
+        ("1x28x28x512>512x3x3p1", DATA),
+        ("1x149x149x32>32x3x3", FORWARD),
+    ),
+    ("implicit_gemm.fill", SPLIT): (
+        ("32x224x224x3>64x7x7s2p3", FORWARD),
+        ("32x224x224x3>96x4x4s4", FORWARD),
+        ("1x520x520x3>64x7x7s2p3", FORWARD),
+        ("1x224x224x3>64x7x7s2p3", FILTER),
+    ),
+    ("implicit_gemm_wgmma.fill", "fp16"): (
+        ("1x224x224x3>64x7x7s2p3", FILTER),
+        ("32x224x224x3>64x7x7s2p3", FILTER),
+        ("32x224x224x3>64x3x3p1", FILTER),
+        ("1x299x299x3>32x3x3s2", FILTER),
+    ),
+    ("implicit_gemm.producers", "fp16"): (
+        ("1x56x56x64>128x1x1s2", DATA),
+        ("1x28x28x128>256x1x1s2", DATA),
+        ("32x56x56x64>128x1x1s2", FORWARD),
+        ("32x224x224x3>64x7x7s2p3", FILTER),
+    ),
+}
 _BY_POLICY = (
     [Case("gamma_wgmma.exchanges", *how, SPLIT) for how in EXCHANGES],
     [Case("wgrad_ffma.wrap", layer, FILTER, how, FFMA) for layer, how in WRAP],
     [Case("wgrad_mma.wrap", layer, FILTER, FUSED, "fp16") for layer, how in WRAP if "3:6" in how],
+    *(
+        [Case(policy, layer, direction, "", precision) for layer, direction in layers]
+        for (policy, precision), layers in PICKED.items()
+    ),
 )
 # In turn, so that every policy has rows whenever time is over.
 CASES: tuple[Case, ...] = tuple(case for case in chain(*zip_longest(*_BY_POLICY)) if case)
@@ -114,8 +170,10 @@ def has(p: Plan, policy: str) -> bool:
     section, name = policy.split(".")
     value = getattr(p.config, name, None)
     family = type(p.primary).__module__.split(".")[-2]
-    of_family = family == section.removesuffix("_split")
-    return bool(of_family and value is not None and (value == 1 if name in LOW else value))
+    of_family = family in (section, section.removesuffix("_split"), section.removesuffix("_wgmma"))
+    if not of_family or value is None:
+        return False
+    return value == 1 if name in LOW else value > 1 if name in COUNTS else bool(value)
 
 
 def pair(case: Case, device: Device) -> Kinds:

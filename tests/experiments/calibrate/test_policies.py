@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from experiments.calibrate.device_model import FITTED, PREDICTED, Sample
-from experiments.calibrate.policies import LOW, POLICIES, Worth, ratios
+from experiments.calibrate.policies import COUNTS, LOW, POLICIES, Worth, ratios
 from winolab.gpu.families.registry import FAMILIES
 
 
@@ -39,6 +39,8 @@ def test_a_policy_is_judged_by_plans_that_differ_by_it_alone() -> None:
     )  # fmt: skip
     assert list(ratios(timed, "split_k", ("stages",))) == pytest.approx([1.5, 1 / 1.5])
     assert list(ratios(timed, "split_k", ())) == pytest.approx([1 / 1.5])
+    counts = sample((Config(split_k=2), 2.0, 0), (Config(split_k=4), 1.0, 0))
+    assert list(ratios(counts, "split_k", ())) == []  # both have it
     # 3.0 over 2.1 is of no plan near the call's fastest
     assert list(ratios(timed, "bm", ())) == []
     worth = str(Worth("s", "split_k", (1.5, 1 / 1.5)))
@@ -53,4 +55,4 @@ def test_policies_are_fields_of_configs() -> None:
     assert PREDICTED
     for policies in POLICIES.values():
         assert known >= {*policies, *(name for beside in policies.values() for name in beside)}
-    assert known >= LOW
+    assert known >= LOW | COUNTS

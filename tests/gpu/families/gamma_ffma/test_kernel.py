@@ -79,14 +79,13 @@ POLICIES = [
     ({"rows": 2, "share": 3, "u_stages": 2}, 24, 40),
     ({"rows": 8, "share": 1, "u_stages": 2, "split_k": 2}, 9, 130),
     ({"rows": 4, "share": 3}, 12, 5),
-    ({"finishers": 128, "producer_registers": 72}, 12, 70),
-    ({"finishers": 128, "producer_registers": 72, "split_k": 4}, 70, 70),
+    ({"rows": 4, "share": 3, "split_k": 4}, 70, 70),
     ({"producers": 256, "rows": 2, "share": 3}, 20, 70),
     ({"rows": 4, "share": 3, "partial": 2}, 40, 5),
-    ({"split_k": 2, "partial": 1, "finishers": 128, "producer_registers": 72}, 52, 37),
+    ({"split_k": 2, "partial": 1}, 52, 37),
     ({"load_warp": True, "rows": 4, "share": 3}, 24, 40),
     ({"load_warp": True, "rows": 2, "share": 3, "split_k": 2, "partial": 1}, 36, 70),
-    ({"load_warp": True, "finishers": 128, "producer_registers": 72}, 12, 70),
+    ({"load_warp": True}, 12, 70),
 ]  # what changes, channels, output channels
 
 
@@ -114,10 +113,9 @@ def test_lanes_along_tiles(bm) -> None:
     check(problem, "forward", 16, 8, 9, config=config)
 
 
-@pytest.mark.parametrize("finishers", [0, 128])
 @pytest.mark.parametrize("direction", CORRELATIONS)
-def test_clusters_share_what_whole_rounds_leave(direction, finishers) -> None:
-    config = replace(CONFIGS[8][-1], split_k=2, finishers=finishers, producer_registers=72)
+def test_clusters_share_what_whole_rounds_leave(direction) -> None:
+    config = replace(CONFIGS[8][-1], split_k=2)
     problem = Problem.of((3, 9, 14, 20), (20, 3, 3, 20), padding=1)
     few = replace(H100, multiprocessors=5)
     p = check(problem, direction, 8, 6, 3, few, config=config)

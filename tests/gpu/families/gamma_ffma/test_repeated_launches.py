@@ -31,7 +31,6 @@ SHAPES = {
     ("text", "change"),
     [
         *((text, {}) for text in SHAPES),
-        ("gamma:8:6:3", {"finishers": 128, "producer_registers": 72}),
         ("gamma:16:8:9", {"load_warp": True, "partial": 18}),
     ],
 )

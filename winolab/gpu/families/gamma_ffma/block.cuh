@@ -29,8 +29,7 @@ struct FusedParams {
 };
 using GammaFfmaParams = Either<FUSED, FusedParams, PlainParams>::type;
 
-constexpr int THREADS = CONSUMERS + PRODUCERS + FINISHERS;
-constexpr int STORERS = FINISHERS ? FINISHERS : CONSUMERS;         // who finishes outputs
+constexpr int THREADS = CONSUMERS + PRODUCERS;
 constexpr int WARPS = CONSUMERS / 32;
 constexpr int STATES = ALPHA > WARPS ? ALPHA / WARPS : 1;          // states of a warp
 constexpr int SHARERS = ALPHA < WARPS ? WARPS / ALPHA : 1;         // warps of a state
@@ -82,5 +81,4 @@ struct GammaFfmaShared {
   long long offset[BT];  // of a tile's first output in y
   int columns[BT];       // outputs of a tile inside y
   unsigned long long u_full[U_STAGES], u_empty[U_STAGES], v_full[V_STAGES], v_empty[V_STAGES];
-  unsigned long long out_full, out_empty;
 };

@@ -33,12 +33,10 @@ class Config(KernelConfig):
     bulk: int = 1  # whether U comes by bulk copies, which begin with compute capability 9.0
     consumer_registers: int = 200  # of a thread; 0 and 0: as many as the launch gives
     producer_registers: int = 104
-    finisher_registers: int = 40
     fold: int = 0  # stages of KC products that are summed apart, and their sums then; 0: one sum
     partial: int = 0  # stages of V whose sums are transformed and added to y; 0: all
     consumers: int = 256  # threads that multiply: warps of a state, or two states of a warp
     producers: int = 128  # threads that make V and copy U
-    finishers: int = 0  # threads that finish outputs; without, the consumers do
     load_warp: bool = False  # whether a producers' warp copies U and makes no V
     overlap: bool = False  # whether a producer makes two tiles side by side of what both meet
     fused: bool = False  # whether producers transform the filter: no launch does, before
@@ -77,26 +75,16 @@ class Config(KernelConfig):
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        return self.consumers + self.producers + self.finishers
+        return self.consumers + self.producers
 
     def accumulators(self, alpha: int) -> int:
         """Accumulators of a consumer lane, all its states."""
         return self.bm * self.bt * alpha // self.consumers
 
     def served(self, alpha: int) -> bool:
-        """Whether a planner should look at it. As measured on an H100: scalar loads do not keep up
-        with 64 tiles of 8 states; producers that leave registers to finishers do where loads are
-        vectors, a stage serves three rows and they make two tiles of it at most, and where clusters
-        share work tiles, smaller blocks."""
-        if self.xvec == 1 and alpha == 8 and self.bt > 32:
-            return False
-        if not self.finishers:
-            return True
-        if self.producer_tiles > 2:
-            return False
-        return (
-            self.xvec > 1 and self.share >= 3 and (self.split_k == 1 or self.bm * self.bt <= 2048)
-        )
+        """Whether a planner should look at it: as measured on an H100, scalar loads do not keep up
+        with 64 tiles of 8 states."""
+        return self.xvec > 1 or alpha != 8 or self.bt <= 32
 
     def load_warps(self, alpha: int) -> bool:
         """Whether a load warp may pay: where a stage of V takes its producers long, of rows enough
@@ -110,7 +98,7 @@ class Config(KernelConfig):
         lanes_t = 32 // self.lanes_m
         row = 32 * -(-self.bm // (self.lanes_m * lanes_t))
         floats += alpha * self.bt // self.passes * row
-        return 4 * floats + 12 * self.bt + 16 * (self.u_stages + self.v_stages + 1)
+        return 4 * floats + 12 * self.bt + 16 * (self.u_stages + self.v_stages)
 
     def __str__(self) -> str:
         names = (
@@ -119,7 +107,6 @@ class Config(KernelConfig):
             "split_k",
             "passes",
             "producers",
-            "finishers",
             "fold",
             "partial",
             "xvec",
@@ -151,9 +138,6 @@ CONFIGS: dict[int, tuple[Config, ...]] = {
         Config(128, 32, 4, 2, 2, 4),
         Config(64, 64, 4, 2, 2, 4),
         Config(64, 32, 4, 3, 1, 4),
-        Config(128, 32, 4, 2, 2, 4, producer_registers=72, finishers=128),
-        Config(64, 64, 4, 2, 2, 4, producer_registers=72, finishers=128),
-        Config(64, 32, 4, 3, 1, 4, producer_registers=72, finishers=128),
     ),
     16: (
         Config(64, 32, 3, 2, 2, 2),

@@ -38,8 +38,7 @@ def spent(plan: Tiling, model: DeviceModel = MODEL) -> dict[str, float]:
         "transforms": v.kc * tiles * slots * alpha / LANES,
     }
     if v.fold:
-        own = 0 if v.finishers else m.fold
-        stage["sums"] = (FOLD_SLOTS / (v.fold * v.kc) + own) * stage["products"]
+        stage["sums"] = (FOLD_SLOTS / (v.fold * v.kc) + m.fold) * stage["products"]
     stage["waits"] = _waits(plan, v.share * sum(stage.values()), model) / v.share
     cycles = {name: steps * each for name, each in stage.items()}
     around = rounds * sums * m.work_tile + shared * -(-sums // v.split_k) * m.cluster

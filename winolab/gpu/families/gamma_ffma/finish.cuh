@@ -1,6 +1,5 @@
-// The output transform of a Γ kernel. Consumers stage their accumulators in shared memory; finishers,
-// or, where there are none, the consumers themselves, read them, add what the blocks of a cluster
-// have summed, apply AT and store y.
+// The output transform of a Γ kernel. Consumers stage their accumulators in shared memory, read them,
+// add what the blocks of a cluster have summed, apply AT and store y.
 #pragma once
 
 #include "produce.cuh"
@@ -39,8 +38,8 @@ struct StagedOutput {
 
 // Where the outputs of a work tile's tiles lie, and how many there are.
 __device__ __forceinline__ void locate(const GammaFfmaParams& p, GammaFfmaShared& shared,
-                                       const GammaWorkTile& work, int thread) {
-  for (int tile = thread; tile < BT; tile += STORERS) {
+                                       const GammaWorkTile& work) {
+  for (int tile = threadIdx.x; tile < BT; tile += CONSUMERS) {
     const int at = work.column + tile % COLUMNS, row = work.row + tile / COLUMNS;
     const Column column(p, at);
     shared.offset[tile] = column.batch * p.y_batch + column.depth * p.y_depth + row * p.y_row +
@@ -60,16 +59,14 @@ __device__ __forceinline__ float reduced(const float* staged) {
   return sum;
 }
 
-// Tiles at once. More than one for finishers disturbs how the consumers' registers are laid out.
-constexpr int STORED = FINISHERS ? 1 : 2;
-
 // This block's share of a pass's outputs; a warp takes 32 of a tile. ``added``: to what y has.
 template <int SHARES>
 __device__ __forceinline__ void store_share(const GammaFfmaParams& p, const GammaFfmaShared& shared,
-                                            const GammaWorkTile& work, int pass, bool added, int thread) {
+                                            const GammaWorkTile& work, int pass, bool added) {
+  const int thread = threadIdx.x;  // signed: by unsigned numbers the loop takes 91 instructions more
   const int warp = thread / 32, lane = thread % 32, rank = SHARES > 1 ? cluster_rank() : 0;
-#pragma unroll STORED
-  for (int e = rank * (STORERS / 32) + warp; e < STAGED * GROUPS_M; e += SHARES * STORERS / 32) {
+#pragma unroll 2
+  for (int e = rank * WARPS + warp; e < STAGED * GROUPS_M; e += SHARES * WARPS) {
     const int staged = e / GROUPS_M, group = e % GROUPS_M;
     const StagedOutput place(staged, pass, group, lane);
     const int output = work.block_m * BM + place.output;
@@ -104,38 +101,16 @@ __device__ __forceinline__ void store_share(const GammaFfmaParams& p, const Gamm
 }
 
 // The outputs of a staged pass. Where blocks share the work tile, all threads of the cluster meet
-// before anyone reads, and after all have read: consumers and producers too, in meet().
+// before anyone reads, and after all have read: producers too, in meet().
 __device__ __forceinline__ void store(const GammaFfmaParams& p, GammaFfmaShared& shared,
-                                      const GammaWorkTile& work, int pass,
-                                      bool added, int sharers, int thread) {
+                                      const GammaWorkTile& work, int pass, bool added, int sharers) {
   if constexpr (SPLIT_K > 1) {
     if (sharers > 1) {
       cluster_sync();
-      store_share<SPLIT_K>(p, shared, work, pass, added, thread);
+      store_share<SPLIT_K>(p, shared, work, pass, added);
       cluster_sync();
       return;
     }
   }
-  store_share<1>(p, shared, work, pass, added, thread);
-}
-
-__device__ __forceinline__ void finish(const GammaFfmaParams& p, GammaFfmaShared& shared) {
-  const int thread = threadIdx.x - (CONSUMERS + PRODUCERS);
-  Pipe<1> pipe;
-  for (TileScheduler scheduler(p); scheduler.left(p); scheduler.next(p)) {
-    const GammaWorkTile work(p, scheduler.index);
-    const PartialSums sums(Steps(p, scheduler.sharers), scheduler.sharers);
-    storers_sync<STORERS>();
-    locate(p, shared, work, thread);
-    storers_sync<STORERS>();
-    for (int sum = 0; sum < sums.count; ++sum) {
-#pragma unroll 1
-      for (int pass = 0; pass < PASSES; ++pass) {
-        barrier_wait(&shared.out_full, pipe.phase);
-        store(p, shared, work, pass, sum > 0, scheduler.sharers, thread);
-        barrier_arrive(&shared.out_empty);
-        pipe.advance();
-      }
-    }
-  }
+  store_share<1>(p, shared, work, pass, added);
 }

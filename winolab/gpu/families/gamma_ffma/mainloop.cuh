@@ -4,11 +4,11 @@
 // producers run ahead into the next work tile while consumers finish the last.
 //
 // Roles, by warp:
-//   consumers   outer products out of shared memory, each warp some of the states, in registers
+//   consumers   outer products out of shared memory, each warp some of the states, in registers; then
+//               AT of staged sums, and y
 //   producers   load input tiles, apply BT and write V
 //   load warp   (LOAD_WARP) starts the bulk copies of U; without it the last producer, the issuer, does,
 //               and before compute capability 9.0 (BULK 0) all producers copy
-//   finishers   (FINISHERS) apply AT to staged sums and store y; without them the consumers do
 //
 // Pipeline: a ring of V_STAGES and one of U_STAGES. A V stage holds the ROWS + SHARE − 1 input rows
 // that SHARE filter rows need: it is transformed once and serves SHARE U stages.
@@ -18,8 +18,7 @@
 //   u_empty[stage]   every consumer, behind reads_done() → the issuer (BULK 0: producers)
 //   v_full[stage]    every thread that makes V → consumers
 //   v_empty[stage]   every consumer → threads that make V
-//   out_full         every consumer, when a pass is staged → finishers
-//   out_empty        every thread that stores, when it has read the pass → consumers
+//   named barrier 3  consumers, before a pass is staged and behind it → the same
 //   cluster          all threads, twice a pass, where blocks share a work tile (SPLIT_K)
 #pragma once
 
@@ -62,7 +61,6 @@ __device__ __forceinline__ void consume(const GammaFfmaParams& p, GammaFfmaShare
   const int tile0 = sharer * (BT / SHARERS);
   Pipe<U_STAGES> u_pipe;
   Pipe<V_STAGES> v_pipe;
-  [[maybe_unused]] Pipe<1> out_pipe;
   for (TileScheduler scheduler(p); scheduler.left(p); scheduler.next(p)) {
     const Steps steps(p, scheduler.sharers);
     const PartialSums sums(steps, scheduler.sharers);
@@ -111,25 +109,14 @@ __device__ __forceinline__ void consume(const GammaFfmaParams& p, GammaFfmaShare
         fold(total, acc);
         fold(acc, total);  // acc is 0
       }
-      if constexpr (FINISHERS > 0) {
+      const GammaWorkTile work(p, scheduler.index);
 #pragma unroll
-        for (int pass = 0; pass < PASSES; ++pass) {
-          barrier_wait(&shared.out_empty, out_pipe.phase ^ 1);
-          stage(shared, acc, pass, state0, sharer);
-          barrier_arrive(&shared.out_full);
-          meet(scheduler.sharers);
-          out_pipe.advance();
-        }
-      } else {
-        const GammaWorkTile work(p, scheduler.index);
-#pragma unroll
-        for (int pass = 0; pass < PASSES; ++pass) {
-          storers_sync<STORERS>();
-          if (pass == 0) locate(p, shared, work, threadIdx.x);
-          stage(shared, acc, pass, state0, sharer);
-          storers_sync<STORERS>();
-          store(p, shared, work, pass, sum > 0, scheduler.sharers, threadIdx.x);
-        }
+      for (int pass = 0; pass < PASSES; ++pass) {
+        storers_sync<CONSUMERS>();
+        if (pass == 0) locate(p, shared, work);
+        stage(shared, acc, pass, state0, sharer);
+        storers_sync<CONSUMERS>();
+        store(p, shared, work, pass, sum > 0, scheduler.sharers);
       }
     }
   }
@@ -147,8 +134,6 @@ __device__ __forceinline__ void gamma(const GammaFfmaParams& p) {
       barrier_init(&shared.v_full[s], MAKERS);
       barrier_init(&shared.v_empty[s], CONSUMERS);
     }
-    barrier_init(&shared.out_full, CONSUMERS);
-    barrier_init(&shared.out_empty, STORERS);
     if constexpr (BULK) barriers_ready();
   }
   if constexpr (SPLIT_K > 1)
@@ -161,11 +146,8 @@ __device__ __forceinline__ void gamma(const GammaFfmaParams& p) {
   } else if (LOAD_WARP && threadIdx.x / 32 == (CONSUMERS + ISSUER) / 32) {
     registers_shrink<PRODUCER_REGISTERS>();
     load_filters(p, shared);
-  } else if (FINISHERS == 0 || threadIdx.x < CONSUMERS + PRODUCERS) {
+  } else {
     registers_shrink<PRODUCER_REGISTERS>();
     produce(p, shared);
-  } else {
-    registers_shrink<FINISHER_REGISTERS>();
-    finish(p, shared);
   }
 }
