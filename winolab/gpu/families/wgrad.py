@@ -171,6 +171,7 @@ class Timing:
     device: Device = H100
     model: DeviceModel = MODEL
     filled: bool = False  # whether threads that share elements add up segments of few weights
+    early: bool = False  # whether the launch that adds up costs nothing beside what it reads
 
     def work(self, units: int, segments: int) -> tuple[int, int, int]:
         """The block that has most: its work tiles, units of each, and transforms of its sum."""
@@ -187,7 +188,9 @@ class Timing:
         """The same with the launch that adds up segments' sums, of so many bytes each."""
         device, blocks = self.device, -(-bucket // (4 * REDUCE_THREADS))
         parts = parts_of(segments, blocks, device.multiprocessors if self.filled else 0)
-        return self.seconds(units, segments) + adding(device, segments, bucket, self.model, parts)
+        added = adding(device, segments, bucket, self.model, parts)
+        begun = self.model.device.launch if self.early and segments > 1 else 0.0
+        return self.seconds(units, segments) + added - begun
 
 
 def adding(device: Device, segments: int, bucket: int, model: DeviceModel, parts: int) -> float:
