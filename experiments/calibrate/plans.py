@@ -12,7 +12,7 @@ from experiments.calibrate.rows import Timed
 from winolab.algorithm import Algorithm, Tile, gamma, parse_algorithm
 from winolab.arguments.tolerance import Tolerance
 from winolab.arguments.variants import FUSED, FUSED_FP16
-from winolab.bench.contenders import unnamed
+from winolab.bench.contenders import digest, unnamed
 from winolab.gpu.families.depthwise.plan import DepthwisePlan
 from winolab.gpu.families.direct import plan as direct
 from winolab.gpu.families.gamma.config import PARTS
@@ -86,7 +86,8 @@ def _walked(p: DepthwisePlan, row: Timed) -> DepthwisePlan:
 
 def _segmented(p: ImplicitGemmPlan, row: Timed) -> ImplicitGemmPlan | None:
     """The plan with as many segments of a gradient as a row says, or as take its workspace; None
-    where threads share what one added up when rows were measured (docs/notes/088)."""
+    where threads share what one added up when rows of other sources were measured (docs/notes/088).
+    """
     if not p.gradient:
         return p
     segments = dict(row.cut).get("segments")
@@ -97,7 +98,8 @@ def _segmented(p: ImplicitGemmPlan, row: Timed) -> ImplicitGemmPlan | None:
     found = replace(p, segments=segments)
     blocks = -(-Gradient.of(p.problem, unit=False).weights // REDUCE_THREADS)
     shared = parts_of(segments, blocks, p.device.multiprocessors) > 1
-    return found if row.workspace in (None, found.workspace) and not shared else None
+    there = row.workspace in (None, found.workspace)
+    return found if there and not (shared and digest(p) != row.source) else None
 
 
 def _fused(request: Request, row: Timed) -> Iterator[WgradMmaPlan]:

@@ -94,6 +94,7 @@ class Timed:
     workspace: int | None  # bytes, where the row says so
     seconds: float
     cut: tuple[tuple[str, int], ...] = ()  # what else a row says of the plan: its fields' values
+    source: str = ""  # digest of what was compiled, where the row says so
 
     @property
     def where(self) -> tuple[str, Layer | BatchedLayer, str, str]:
@@ -159,7 +160,7 @@ def _fused() -> Iterator[Timed]:
             yield Timed(
                 "", parse(f"{row['input']}>{taps}"), row["direction"], row["precision"],
                 DEVICES[row["device"]], row["kernel"], row["products"], row["plan"],
-                row["workspace"], 1e-6 * row["cold_us"][1],
+                row["workspace"], 1e-6 * row["cold_us"][1], source=row.get("source", ""),
             )  # fmt: skip
 
 
@@ -176,7 +177,7 @@ def _layers(file: str) -> Iterator[Timed]:
             yield Timed(
                 "", _layer(row["layer"]), row["direction"], group, DEVICES[row["device"]], kernel,
                 products, row["plan"], row.get("workspace"), 1e-6 * row["us"],
-                tuple(cut.items()),
+                tuple(cut.items()), row.get("source", ""),
             )  # fmt: skip
 
 
@@ -237,7 +238,7 @@ def _changed() -> Iterator[Timed]:
         yield Timed(
             row["step"], parse(row["layer"]), row["direction"], row["precision"],
             DEVICES[row["device"]], row["kernel"], row["products"], row["plan"], row["workspace"],
-            1e-6 * median(row["cold_us"]),
+            1e-6 * median(row["cold_us"]), source=row.get("source", ""),
         )  # fmt: skip
 
 

@@ -171,7 +171,7 @@ class Timing:
     device: Device = H100
     model: DeviceModel = MODEL
     filled: bool = False  # whether threads that share elements add up segments of few weights
-    early: bool = False  # whether the launch that adds up costs nothing beside what it reads
+    gather: float | None = None  # seconds of the launch that adds up, beside what it reads
 
     def work(self, units: int, segments: int) -> tuple[int, int, int]:
         """The block that has most: its work tiles, units of each, and transforms of its sum."""
@@ -189,8 +189,9 @@ class Timing:
         device, blocks = self.device, -(-bucket // (4 * REDUCE_THREADS))
         parts = parts_of(segments, blocks, device.multiprocessors if self.filled else 0)
         added = adding(device, segments, bucket, self.model, parts)
-        begun = self.model.device.launch if self.early and segments > 1 else 0.0
-        return self.seconds(units, segments) + added - begun
+        launch = self.model.device.launch
+        saved = launch - self.gather if self.gather is not None and segments > 1 else 0.0
+        return self.seconds(units, segments) + added - saved
 
 
 def adding(device: Device, segments: int, bucket: int, model: DeviceModel, parts: int) -> float:

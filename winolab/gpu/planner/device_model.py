@@ -153,8 +153,10 @@ class ImplicitGemm:
     products: float
     ffma: float
     vector: float
+    operand: float
     step: float
     work_tile: float
+    gather: float
 
 
 @dataclass(frozen=True)

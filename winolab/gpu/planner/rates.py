@@ -21,6 +21,13 @@ def l2_bytes_a_cycle(model: DeviceModel = MODEL) -> float:
     return model.device.l2 / (H100.multiprocessors * H100.clock)
 
 
+def of_passes(passes: int, model: DeviceModel = MODEL) -> float:
+    """The exponent of a call's sums beside what its arrays take, whose blocks have so many work
+    tiles one after another: of one, results are stored when everything has been read."""
+    o = model.overlap
+    return o.reading + (o.call - o.reading) * (1 - 1 / passes)
+
+
 def overlapped(sharp: float, *seconds: float) -> float:
     """The time of what goes on at once: the longest, more where others are nearly as long."""
     longest = max(seconds)

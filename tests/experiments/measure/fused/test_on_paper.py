@@ -37,7 +37,7 @@ def test_registers_hold_few_tiles_of_many_states() -> None:
     [
         ("fp32_split", "Conv3 N=32", 0.90),
         ("fp32_split", "VGG-E conv 3.1 N=1", 1.11),
-        ("fp16", "Conv3 N=32", 0.85),
+        ("fp16", "Conv3 N=32", 0.89),
         ("fp16", "Conv3 N=1", 0.83),
     ],
 )

@@ -8,7 +8,7 @@ from itertools import product
 from winolab.gpu.families.cublaslt.tiling import Tiling
 from winolab.gpu.params import VECTOR
 from winolab.gpu.planner.device_model import MODEL, DeviceModel
-from winolab.gpu.planner.rates import copying, overlapped
+from winolab.gpu.planner.rates import copying, of_passes, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 
 SIDES = 32, 64, 128  # of a block's results; the first on FFMA units alone
@@ -76,7 +76,10 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     if misaligned(plan):
         arrays *= m.misaligned_arrays
     least = min(products(plan, block, model) for block in blocks(plan))
-    total = model.device.launch + m.start + overlapped(model.overlap.reading, least, arrays)
+    at_once = plan.device.multiprocessors
+    block = min(blocks(plan), key=lambda block: products(plan, block, model))
+    passes = max(1, -(-math.prod(cut(plan, block, model)) // at_once))
+    total = model.device.launch + m.start + overlapped(of_passes(passes, model), least, arrays)
     if plan.parts:
         total += model.device.launch + copying(plan.device, plan.parts + written, model)
     return total

@@ -19,7 +19,7 @@ from winolab.gpu.families.direct.config import (
 )
 from winolab.gpu.families.direct.tiling import DEPTH, SIZE, FfmaTiling, SplitTiling, Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel
-from winolab.gpu.planner.rates import copying, from_l2, overlapped
+from winolab.gpu.planner.rates import copying, from_l2, of_passes, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 from winolab.ref.arithmetic.split import products
 
@@ -51,7 +51,8 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     y = c.batch * math.prod(c.output) * c.out_channels
     elements = c.channels * (c.batch * read(plan) + c.out_channels * math.prod(c.filter))
     size = SIZE * elements + ITEMSIZE[plan.out_dtype] * y
-    main = overlapped(model.overlap.call, summed, copying(device, size, model))
+    passes = sum(count for _, count in rounds(plan, slots))
+    main = overlapped(of_passes(passes, model), summed, copying(device, size, model))
     return c.groups * (model.device.launch + m.start + main)
 
 

@@ -25,10 +25,9 @@ def slots(plan: Tiling) -> int:
 
 def held(plan: Tiling) -> int:
     """Blocks that a multiprocessor has at once: as many as it holds, or as there are."""
-    v, blocks = plan.config, plan.tiles_of_phase * plan.phases
-    if not v.producers or plan.gradient:
-        return v.blocks
-    return min(v.blocks, -(-blocks // plan.device.multiprocessors))
+    parts = plan.segments if plan.gradient else plan.phases
+    blocks = plan.tiles_of_phase * parts
+    return min(plan.config.blocks, -(-blocks // plan.device.multiprocessors))
 
 
 def constants(plan: Tiling, model: DeviceModel = MODEL) -> ImplicitGemm | ImplicitGemmWgmma:
@@ -41,40 +40,45 @@ def begun(plan: Tiling, model: DeviceModel = MODEL) -> float:
     return model.implicit_gemm_wgmma.start if plan.config.producers else 0.0
 
 
-def step(plan: Tiling, model: DeviceModel = MODEL) -> float:
-    """Seconds of a step of a block, of as many as a multiprocessor has."""
+def step(plan: Tiling, model: DeviceModel = MODEL, beside: int = 0) -> float:
+    """Seconds of a step of a block, of so many that a multiprocessor has at once: by default of as
+    many as there are."""
+    beside = beside or held(plan)
     if plan.config.producers:
-        return _wgmma_step(plan, model)
+        return _wgmma_step(plan, model, beside)
     v, device, m = plan.config, plan.device, model.implicit_gemm
     rate = device.lanes * m.ffma
     if plan.precision != "fp32":
         share = model.gamma_mma.hopper if device.compute_capability >= (9, 0) else 1.0
         rate = device.matrix * share * RATES[plan.precision]
     work = v.block_rows * v.block_columns * v.depth
-    if plan.merged > 1 and plan.precision != "fp32":  # tiles that some group has
+    if plan.merged > 1 and plan.precision != "fp32" and not plan.gradient:  # tiles that a group has
         work *= max(SLICE, max(plan.correlation.channels, 1)) / plan.patch_channels
-    products = m.products * held(plan) * work / (rate * device.clock)
-    copied, copies = _copied(plan, model)
+    products = m.products * beside * work / (rate * device.clock)
+    if plan.precision == "fp32_split":  # each warp splits what it multiplies
+        split = v.block_rows * v.warp_columns + v.block_columns * v.warp_rows
+        products += m.operand * beside * split * v.depth / (device.lanes * device.clock)
+    copied, copies = _copied(plan, model, beside)
     started = m.vector * copies / device.clock
     return overlapped(model.overlap.call, products, copied, started, m.step)
 
 
-def _copied(plan: Tiling, model: DeviceModel) -> tuple[float, float]:
+def _copied(plan: Tiling, model: DeviceModel, beside: int) -> tuple[float, float]:
     """Seconds that L2 takes for a step of all blocks; copies of a multiprocessor's threads."""
     v, device, (of_x, of_w) = plan.config, plan.device, plan.vectors
     rows, columns = v.block_rows, v.block_columns
-    size = held(plan) * v.depth * ITEMSIZE[plan.dtype] * (rows + columns) * device.multiprocessors
+    size = beside * v.depth * ITEMSIZE[plan.dtype] * (rows + columns) * device.multiprocessors
     copies = columns / of_x + rows / of_w if plan.gradient else rows / of_x + columns / of_w
-    return from_l2(device, size, model), held(plan) * v.depth * copies
+    return from_l2(device, size, model), beside * v.depth * copies
 
 
-def _wgmma_step(plan: Tiling, model: DeviceModel) -> float:
+def _wgmma_step(plan: Tiling, model: DeviceModel, beside: int) -> float:
     """The same where producers copy and warpgroups multiply."""
     v, device, c, m = plan.config, plan.device, plan.correlation, model.implicit_gemm_wgmma
     columns, _ = sliced(v, ROLES[plan.direction], plan.merged, c.channels, c.out_channels)
-    work = held(plan) * v.block_rows * columns * v.depth
+    work = beside * v.block_rows * columns * v.depth
     products = m.products * work / (device.matrix * device.clock)
-    copied, copies = _copied(plan, model)
+    copied, copies = _copied(plan, model, beside)
     started = m.vector * copies / device.clock
     moved = m.l2 * copied
     return overlapped(model.overlap.call, products, moved, started, m.step)
@@ -105,32 +109,26 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     return _gradient_seconds(plan, model) if plan.gradient else _phases_seconds(plan, model)
 
 
-def timing_of(plan: Tiling, model: DeviceModel = MODEL) -> wgrad.Timing:
-    """What a gradient's main kernel takes, by its segments."""
+def timing_of(plan: Tiling, model: DeviceModel = MODEL, beside: int = 0) -> wgrad.Timing:
+    """What a gradient's main kernel takes, by its segments; ``beside`` as of a step."""
     v, m = plan.config, constants(plan, model)
     return wgrad.Timing(
         plan.tiles_of_phase,
         slots(plan),
-        step(plan, model) / v.depth,
+        step(plan, model, beside) / v.depth,
         m.work_tile * v.block_rows * v.block_columns / (128 * 128),
         v.depth,
         filled=True,
-        early=True,  # fitted to 150 gradients, its launch takes 0 µs: it has begun before
+        gather=model.implicit_gemm.gather,
         device=plan.device,
         model=model,
     )
 
 
-def of_segments(plan: Tiling, main: float, model: DeviceModel = MODEL) -> float:
-    """Seconds of a gradient whose main kernel's blocks and reduction take ``main``."""
-    main += begun(plan, model)
-    return max(main, arrays(plan, model)) + filling(plan, model)
-
-
 def _gradient_seconds(plan: Tiling, model: DeviceModel) -> float:
     bucket = 4 * wgrad.Gradient.of(plan.problem, unit=False).weights
-    main = timing_of(plan, model).whole(plan.positions, plan.segments, bucket)
-    return of_segments(plan, main, model)
+    main = timing_of(plan, model).whole(plan.positions, plan.segments, bucket) + begun(plan, model)
+    return max(main, arrays(plan, model)) + filling(plan, model)
 
 
 def _phases_seconds(plan: Tiling, model: DeviceModel) -> float:

@@ -230,6 +230,7 @@ def _timed(plan: ImplicitGemmPlan, limit: int | None) -> ImplicitGemmPlan:
         return replace(plan, predicted=cost.seconds(plan))
     g = wgrad.Gradient.of(plan.problem, unit=False)
     left = None if limit is None else limit - sum(plan.filled)
-    found = wgrad.choose(g, plan.positions, cost.timing_of(plan), left, first=False)
-    seconds = cost.of_segments(plan, found.seconds)
-    return replace(plan, segments=found.count, predicted=seconds)
+    crowded = cost.timing_of(plan, beside=plan.config.blocks)  # segments are to fill what is held
+    found = wgrad.choose(g, plan.positions, crowded, left, first=False)
+    made = replace(plan, segments=found.count)
+    return replace(made, predicted=cost.seconds(made))
