@@ -68,7 +68,7 @@ POLICIES: dict[str, dict[str, tuple[str, ...]]] = {
     "wgrad_direct": {"n": SHAPES, "bi": SHAPES},
     "wgrad_im2col": {"split_k": SHAPES, "blocks": SHAPES},
     "thin": {"lanes": ("vector", "positions", "few")},
-    "wgrad_thin": {"wide": ("few", "parts", *SHAPES), "few": ("parts", *SHAPES)},
+    "wgrad_thin": {"wide": ("few", "column_groups", *SHAPES), "few": ("column_groups", *SHAPES)},
     "depthwise": {
         "stages": ("kind", "strips", "group", "vector", *BLOCKS),
         "group": ("strips", "vector", *BLOCKS),

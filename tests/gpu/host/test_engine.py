@@ -110,7 +110,7 @@ def test_broken_kernels_are_found_out(case, statement, instead, message) -> None
     [
         "barrier_wait(&shared.v_full[v_pipe.stage], v_pipe.phase);",
         "if (first == 0) barrier_wait(&shared.v_empty[pipe.stage], pipe.phase ^ 1);",
-        "      cluster_sync();\n      store_share<SPLIT_K>(p, shared, work, pass, added, thread);",
+        "      cluster_sync();\n      store_share<SPLIT_K>(p, shared, work, pass, added);",
     ],
 )
 def test_without_a_wait_some_order_of_threads_shows_it(case, statement) -> None:
@@ -133,7 +133,7 @@ def test_a_block_must_outlive_those_that_read_it(case) -> None:
     p, x, w, _ = case
     source = p.source()
     meeting = "      cluster_sync();\n"
-    for before in (meeting, "      store_share<SPLIT_K>(p, shared, work, pass, added, thread);\n"):
+    for before in (meeting, "      store_share<SPLIT_K>(p, shared, work, pass, added);\n"):
         assert source.count(before + meeting) == 1
         source = source.replace(before + meeting, before)
     with pytest.raises(hosted.HostError, match="which has ended"):

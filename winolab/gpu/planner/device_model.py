@@ -150,6 +150,7 @@ class Direct:
 class ImplicitGemm:
     """Implicit GEMM (families/implicit_gemm/cost.py)."""
 
+    start: float
     products: float
     ffma: float
     vector: float
@@ -321,6 +322,7 @@ class Cublaslt:
     """cuBLASLt's products (families/cublaslt/cost.py)."""
 
     start: float
+    start_ffma: float
     products: float
     operand: float
     misaligned: float
@@ -369,9 +371,8 @@ def model_of(text: str) -> DeviceModel:
     found = tomllib.loads(text)
     if unknown := sorted(found.keys() ^ _kinds().keys()):
         raise ValueError(f"{FILE} has or lacks sections {', '.join(unknown)}; DeviceModel has them")
-    return DeviceModel(
-        **{name: _section(kind, name, found[name]) for name, kind in _kinds().items()}
-    )
+    made = {name: _section(kind, name, found[name]) for name, kind in _kinds().items()}
+    return DeviceModel(**made)
 
 
 def _kinds() -> dict[str, type]:

@@ -46,7 +46,7 @@ def test_blocks_cover_channels_columns_and_positions() -> None:
         for precision in PRECISIONS:
             for p in offered(problem, precision):
                 v = p.config
-                assert v.threads == v.lanes * v.parts * v.slots <= 256, name
+                assert v.threads == v.lanes * v.column_groups * v.slots <= 256, name
                 assert v.shared_memory <= MOST_SHARED
                 assert p.blocks_m * v.width >= p.channels > (p.blocks_m - 1) * v.width
                 assert p.blocks_n * v.columns >= p.columns > (p.blocks_n - 1) * v.columns
@@ -120,7 +120,7 @@ def test_what_is_refused(precision: str) -> None:
 
 def test_compute_capability_8_runs_them() -> None:
     request = Request(PROBLEMS["stem"], "backward_filter", datasheet("a100"), None, "fp32")
-    assert plan(request).kernel == WgradThinPlan.kernel
+    assert any(isinstance(p, WgradThinPlan) for p in candidates(request).plans)
 
 
 def test_a_plan_says_what_it_is() -> None:

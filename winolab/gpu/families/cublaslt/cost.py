@@ -79,7 +79,8 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     at_once = plan.device.multiprocessors
     block = min(blocks(plan), key=lambda block: products(plan, block, model))
     passes = max(1, -(-math.prod(cut(plan, block, model)) // at_once))
-    total = model.device.launch + m.start + overlapped(of_passes(passes, model), least, arrays)
+    begun = m.start_ffma if plan.precision == "fp32" else m.start
+    total = model.device.launch + begun + overlapped(of_passes(passes, model), least, arrays)
     if plan.parts:
         total += model.device.launch + copying(plan.device, plan.parts + written, model)
     return total

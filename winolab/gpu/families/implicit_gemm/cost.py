@@ -35,11 +35,6 @@ def constants(plan: Tiling, model: DeviceModel = MODEL) -> ImplicitGemm | Implic
     return model.implicit_gemm_wgmma if plan.config.producers else model.implicit_gemm
 
 
-def begun(plan: Tiling, model: DeviceModel = MODEL) -> float:
-    """Seconds of a launch beside its blocks' work: of wgmma its first copies and last stores."""
-    return model.implicit_gemm_wgmma.start if plan.config.producers else 0.0
-
-
 def step(plan: Tiling, model: DeviceModel = MODEL, beside: int = 0) -> float:
     """Seconds of a step of a block, of so many that a multiprocessor has at once: by default of as
     many as there are."""
@@ -127,7 +122,8 @@ def timing_of(plan: Tiling, model: DeviceModel = MODEL, beside: int = 0) -> wgra
 
 def _gradient_seconds(plan: Tiling, model: DeviceModel) -> float:
     bucket = 4 * wgrad.Gradient.of(plan.problem, unit=False).weights
-    main = timing_of(plan, model).whole(plan.positions, plan.segments, bucket) + begun(plan, model)
+    main = timing_of(plan, model).whole(plan.positions, plan.segments, bucket)
+    main += constants(plan, model).start
     return max(main, arrays(plan, model)) + filling(plan, model)
 
 
@@ -144,5 +140,5 @@ def _phases_seconds(plan: Tiling, model: DeviceModel) -> float:
         work_tile = m.work_tile * v.block_rows * v.block_columns / (128 * 128)
         total += waves * (-(-taps * channels // v.depth) * each + work_tile)
         at = end
-    begin = model.device.launch + begun(plan, model)
+    begin = model.device.launch + m.start
     return begin + overlapped(model.overlap.call, total, arrays(plan, model)) + filling(plan, model)

@@ -30,7 +30,8 @@ class Config(KernelConfig):
     """The compile-time shape of a kernel whose side ``wide`` has many channels.
 
     ``lanes`` threads have ``vector`` channels each, of ``few`` columns: taps and channels of the
-    other side; ``parts`` of them all columns of a block. A thread has ``positions`` of a chunk.
+    other side; ``column_groups`` of them have all columns of a block. A thread has ``positions`` of
+    a chunk.
     """
 
     wide: str
@@ -38,11 +39,11 @@ class Config(KernelConfig):
     vector: int
     positions: int
     few: int
-    parts: int
+    column_groups: int
 
     def __str__(self) -> str:
         shape = f"{self.lanes}x{self.vector} positions={self.positions}"
-        return f"{self.wide} {shape} few={self.few} parts={self.parts}"
+        return f"{self.wide} {shape} few={self.few} column_groups={self.column_groups}"
 
     @property
     def width(self) -> int:
@@ -52,18 +53,18 @@ class Config(KernelConfig):
     @property
     def columns(self) -> int:
         """Columns of a block."""
-        return self.parts * self.few
+        return self.column_groups * self.few
 
     @property
     def slots(self) -> int:
         """Positions that a block has at once."""
         most = THREADS if self.columns <= THREADS else MOST_THREADS
-        return max(1, most // (self.lanes * self.parts))
+        return max(1, most // (self.lanes * self.column_groups))
 
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        return self.lanes * self.parts * self.slots
+        return self.lanes * self.column_groups * self.slots
 
     @property
     def together(self) -> int:
@@ -74,7 +75,7 @@ class Config(KernelConfig):
     def row(self) -> int:
         """Floats of a position's columns in shared memory, as kernel.cuh has them."""
         held = self.few if self.few <= 2 else -(-self.few // 4) * 4
-        size = self.parts * held
+        size = self.column_groups * held
         return size + 4 * (size > 4 and size % 8 == 0)
 
     @property
@@ -107,7 +108,7 @@ class Config(KernelConfig):
         """Whether the kernel computes it; ``size``: bytes of an element of x and dy."""
         wide, few = sides(g, self.wide)
         vectors = self.vector == 1 or (self.vector * size == VECTOR and wide % self.vector == 0)
-        threads = 1 <= self.lanes <= LANES and self.lanes * self.parts <= MOST_THREADS
+        threads = 1 <= self.lanes <= LANES and self.lanes * self.column_groups <= MOST_THREADS
         shape = self.few * self.vector <= SUMS and self.shared_memory <= MOST_SHARED
         return few <= FEW and vectors and threads and shape
 
@@ -128,21 +129,21 @@ def configs(g: Gradient, size: int) -> Iterator[Config]:
         fewest = -(-columns // min(MOST_COLUMNS, SUMS // vector))
         blocks = -(-vectors // LANES)
         shapes = {
-            (-(-vectors // m), _parts(columns, parts, -(-vectors // m)))
+            (-(-vectors // m), _column_groups(columns, column_groups, -(-vectors // m)))
             for m in {blocks, min(2 * blocks, vectors)}
-            for parts in {fewest, min(2 * fewest, columns)}
+            for column_groups in {fewest, min(2 * fewest, columns)}
         }
-        for (lanes, (held, parts)), positions in (
+        for (lanes, (held, column_groups)), positions in (
             (shape, n) for shape in sorted(shapes) for n in POSITIONS
         ):
-            v = Config(side, lanes, vector, positions, held, parts)
+            v = Config(side, lanes, vector, positions, held, column_groups)
             if v.serves(g, size):
                 yield v
 
 
-def _parts(columns: int, parts: int, lanes: int) -> tuple[int, int]:
-    """Columns of a thread, and a block's parts, where so many threads have all columns."""
-    held = -(-columns // parts)
-    parts = -(-columns // held)
-    blocks = -(-parts // (MOST_THREADS // lanes))
-    return held, -(-parts // blocks)
+def _column_groups(columns: int, column_groups: int, lanes: int) -> tuple[int, int]:
+    """Columns of a thread, and a block's groups of them, where so many threads have all columns."""
+    held = -(-columns // column_groups)
+    column_groups = -(-columns // held)
+    blocks = -(-column_groups // (MOST_THREADS // lanes))
+    return held, -(-column_groups // blocks)

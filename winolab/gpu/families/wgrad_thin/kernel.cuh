@@ -3,9 +3,9 @@
 // input channels. A column is a tap and one of the few channels, and what it meets of the other map.
 //
 // A thread has V channels of FEW columns in FP32 registers; LANES have all of a block's channels,
-// PARTS of them all of its columns, SLOTS of these as many positions at once. A chunk is POSITIONS
+// COLUMN_GROUPS of them all of its columns, SLOTS of these as many positions at once. A chunk is POSITIONS
 // of each slot; its channels, and what its columns meet, come to shared memory during the chunk
-// before: once for all parts, and once for all channels.
+// before: once for all groups, and once for all channels.
 //
 // Barriers: all threads, once a chunk, when it is there, and the next one's places. What each writes
 // behind it is the other of two buffers, whose readers have met it.
@@ -39,16 +39,17 @@ struct WgradThinParams {
   ThinAxis depths, rows, columns;
 };
 
-constexpr int SLOTS = THREADS / (LANES * PARTS);
+constexpr int SLOTS = THREADS / (LANES * COLUMN_GROUPS);
 constexpr int TOGETHER = SLOTS * POSITIONS;  // positions of a chunk
-constexpr int COLUMNS = PARTS * FEW;         // of a block
-constexpr int HELD = FEW <= 2 ? FEW : (FEW + 3) / 4 * 4;  // floats of a part in shared memory
+constexpr int COLUMNS = COLUMN_GROUPS * FEW;         // of a block
+constexpr int HELD = FEW <= 2 ? FEW : (FEW + 3) / 4 * 4;  // floats of a column group in shared memory
 // Floats of a position there, no multiple of eight: neighbours' vectors lie in other banks.
-constexpr int ROW = PARTS * HELD + (PARTS * HELD > 4 && PARTS * HELD % 8 == 0 ? 4 : 0);
+constexpr int ROW =
+    COLUMN_GROUPS * HELD + (COLUMN_GROUPS * HELD > 4 && COLUMN_GROUPS * HELD % 8 == 0 ? 4 : 0);
 constexpr int SETS = COLUMNS < THREADS ? THREADS / COLUMNS : 1;  // positions gathered at once
 constexpr int EACH = (COLUMNS + THREADS - 1) / THREADS;          // columns that a thread gathers
 constexpr int ROUNDS = (TOGETHER + SETS - 1) / SETS;
-static_assert(THREADS == LANES * PARTS * SLOTS, "block shape");
+static_assert(THREADS == LANES * COLUMN_GROUPS * SLOTS, "block shape");
 
 // A position: the addresses of its channels, 0 where there is none, and of what the first tap meets.
 // MASKED: which taps of each dimension meet something, a bit each; else where the first tap is along
@@ -148,7 +149,7 @@ struct ThinColumn {
   }
 };
 
-// FEW floats of a part of a row.
+// FEW floats of a column group of a row.
 __device__ __forceinline__ void taken(const float* from, float (&to)[FEW]) {
   if constexpr (FEW <= 2) {
 #pragma unroll
@@ -219,13 +220,13 @@ __device__ __forceinline__ void for_gathered(float* const (&to)[EACH], int set, 
 constexpr int AT_ONCE = FEW * THREADS * V <= SUMMED_BYTES / 4 ? FEW : SUMMED_BYTES / 4 / (THREADS * V);
 static_assert(AT_ONCE >= 1, "block shape");
 
-// Adds up what the slots have, in their order, AT_ONCE columns of each part at a time, and writes it to
+// Adds up what the slots have, in their order, AT_ONCE columns of each group at a time, and writes it to
 // dw, or to a share's bucket. Shared memory is of the sums alone.
 __device__ __forceinline__ void finish(const WgradThinParams& p, float* sums, const float (&acc)[FEW][V],
                                        int first_column, int first_channel, int share) {
-  constexpr int WIDTH = LANES * V, OF_SLOT = PARTS * WIDTH, OF_COLUMN = SLOTS * OF_SLOT;
+  constexpr int WIDTH = LANES * V, OF_SLOT = COLUMN_GROUPS * WIDTH, OF_COLUMN = SLOTS * OF_SLOT;
   const int lane = threadIdx.x % LANES, rest = threadIdx.x / LANES;
-  const int part = rest % PARTS, slot = rest / PARTS;
+  const int column_group = rest % COLUMN_GROUPS, slot = rest / COLUMN_GROUPS;
 #pragma unroll
   for (int first = 0; first < FEW; first += AT_ONCE) {
     __syncthreads();
@@ -234,7 +235,7 @@ __device__ __forceinline__ void finish(const WgradThinParams& p, float* sums, co
       if (first + k < FEW)
 #pragma unroll
         for (int v = 0; v < V; ++v)
-          sums[k * OF_COLUMN + slot * OF_SLOT + part * WIDTH + v * LANES + lane] = acc[first + k][v];
+          sums[k * OF_COLUMN + slot * OF_SLOT + column_group * WIDTH + v * LANES + lane] = acc[first + k][v];
     __syncthreads();
     for (int e = threadIdx.x; e < AT_ONCE * OF_SLOT; e += THREADS) {
       const int k = e / OF_SLOT, within = e % OF_SLOT;
@@ -265,7 +266,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   const int first_channel = (block - column_block * p.blocks_m) * (LANES * V);
   const int first_column = column_block * COLUMNS;
   const int lane = threadIdx.x % LANES, rest = threadIdx.x / LANES;
-  const int part = rest % PARTS, slot = rest / PARTS, base = first_channel + lane * V;
+  const int column_group = rest % COLUMN_GROUPS, slot = rest / COLUMN_GROUPS, base = first_channel + lane * V;
   const bool mine = base < p.channels;
 
   const int set = threadIdx.x / COLUMNS, own = threadIdx.x % COLUMNS;  // of what it gathers
@@ -289,9 +290,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
   const auto bring = [&](int buffer) {
     const Meeting* at = shared.at + buffer * TOGETHER;
 #pragma unroll
-    for (int i = 0; i < POSITIONS; i += PARTS) {
-      const int position = i * SLOTS + rest;  // all threads copy, whatever their part
-      if (POSITIONS % PARTS && position >= TOGETHER) break;
+    for (int i = 0; i < POSITIONS; i += COLUMN_GROUPS) {
+      const int position = i * SLOTS + rest;  // all threads copy, whatever their column group
+      if (POSITIONS % COLUMN_GROUPS && position >= TOGETHER) break;
       const unsigned long long wide = at[position].wide;
       copy_channels(p, shared.wide + ((buffer * TOGETHER + position) * LANES + lane) * RAW,
                     reinterpret_cast<const Element*>(wide) + base, mine && wide);
@@ -335,7 +336,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
       const int position = slot + i * SLOTS;
       const Channels raw = held(shared.wide + ((buffer * TOGETHER + position) * LANES + lane) * RAW);
       float few[FEW];
-      taken(shared.few + (buffer * TOGETHER + position) * ROW + part * HELD, few);
+      taken(shared.few + (buffer * TOGETHER + position) * ROW + column_group * HELD, few);
 #pragma unroll
       for (int v = 0; v < V; ++v) {
         const float one = channel(raw, v);

@@ -14,7 +14,7 @@ def source(v: Config, masked: bool, types: tuple[str, str]) -> str:
     """The translation unit of a config; ``masked``: as of Tiling; ``types``: of the operands and
     of the result."""
     constants = {"LANES": v.lanes, "V": v.vector, "POSITIONS": v.positions, "FEW": v.few}
-    constants |= {"PARTS": v.parts, "THREADS": v.threads, "RESIDENT": v.resident}
+    constants |= {"COLUMN_GROUPS": v.column_groups, "THREADS": v.threads, "RESIDENT": v.resident}
     constants |= {"MASKED": int(masked), "SUMMED_BYTES": SUMMED}
     constants |= {"SUMS_AT_ONCE": SUMS_AT_ONCE, "SLICES": SLICES}
     constants |= dict(zip(("INPUT", "OUTPUT"), (TYPES[t] for t in types), strict=True))
