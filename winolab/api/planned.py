@@ -57,7 +57,7 @@ def planned(request: Request, options: ConvOptions) -> Planned:
     """``considered``, with a picture, of dense arrays that lie in the options' layout. Raises what
     it does."""
     found = considered(request)
-    made = Planned(found.request, found.chosen, found.fastest, found.left_out, found.why)
+    made = Planned(found.request, found.chosen)
     return made if options.layout == "channels_last" else _channels_first(made, options)
 
 

@@ -272,7 +272,7 @@ def _own(request: Request) -> Considered:
     try:
         return considered(request)
     except ValueError as error:
-        return Considered(request, None, left_out=(str(error),))
+        return Considered(request, None, str(error))
 
 
 def _run(request: Request) -> dict[str, Any] | None:

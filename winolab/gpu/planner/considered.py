@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from winolab.gpu.planner.accuracy import predicted_rms
@@ -18,14 +19,41 @@ class Considered(ShowsText):
     """What the planner takes, the fastest plan of every kernel, and why some have none.
 
     ``print`` shows it as ``winolab plan`` does. ``chosen`` is None where no kernel runs the
-    request; ``why`` says what the choice has where another plan is the fastest predicted.
+    request, which ``refusal`` says. The other plans are made when they are asked for: all of them
+    take several times as long as those that can be picked.
     """
 
     request: Request
     chosen: Plan | None
-    fastest: tuple[Plan, ...] = ()
-    left_out: tuple[str, ...] = ()
-    why: str = ""
+    refusal: str = ""
+
+    @property
+    def fastest(self) -> tuple[Plan, ...]:
+        """The choice, then the fastest predicted plan of every other kernel, by time."""
+        return self._beside[0]
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Why kernels have no plan."""
+        return self._beside[1]
+
+    @property
+    def why(self) -> str:
+        """What the choice has where another plan is the fastest predicted."""
+        return self._beside[2]
+
+    @cached_property
+    def _beside(self) -> tuple[tuple[Plan, ...], tuple[str, ...], str]:
+        if self.chosen is None:
+            return (), (self.refusal,), ""
+        choice, taken = candidates(self.request), plan(self.request)
+        found = {(taken.kernel, taken.precision): taken}
+        for other in choice.plans:
+            found.setdefault((other.kernel, other.precision), other)
+        first, *others = found.values()
+        others.sort(key=lambda other: other.predicted)
+        why = choice.why if choice.plans[0] == taken else _frugal(choice.plans[0], taken)
+        return (first, *others), choice.reasons, why
 
     def to_dict(self) -> dict[str, Any]:
         """The plan, what else was considered and why, as JSON has it; times in µs, sizes in bytes.
@@ -76,27 +104,15 @@ class Considered(ShowsText):
 
 
 def considered(request: Request) -> Considered:
-    """The plan for ``request`` and what else was considered.
+    """The plan for ``request``, and what else is considered when that is asked for.
 
     Raises ValueError where the algorithm's points make no transforms, and where there is no plan.
     """
+    request.check()
     if wanted := request.algorithm:
         for tile in wanted.tiles:
             transforms(tile.n, tile.r, wanted.points_of(tile), wanted.scaling)
-    choice = candidates(request)
-    chosen = plan(request)
-    fastest = {(chosen.kernel, chosen.precision): chosen}
-    for found in choice.plans:
-        fastest.setdefault((found.kernel, found.precision), found)
-    first, *others = fastest.values()
-    others.sort(key=lambda found: found.predicted)
-    return Considered(
-        request,
-        chosen,
-        (first, *others),
-        choice.reasons,
-        choice.why if choice.plans[0] == chosen else _frugal(choice.plans[0], chosen),
-    )
+    return Considered(request, plan(request))
 
 
 def _frugal(fastest: Plan, chosen: Plan) -> str:

@@ -162,7 +162,7 @@ class ImplicitGemm:
 
 @dataclass(frozen=True)
 class ImplicitGemmWgmma:
-    """The same of 16 bits on wgmma (families/implicit_gemm/cost.py)."""
+    """Implicit GEMM of 16 bits on wgmma (families/implicit_gemm/cost.py)."""
 
     start: float
     products: float

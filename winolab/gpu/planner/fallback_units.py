@@ -34,7 +34,7 @@ class FallbackUnit:
 
 @dataclass(frozen=True)
 class OneLaunchUnit(FallbackUnit):
-    """Those of a correlation's, in one launch, which begins with what the primary found."""
+    """A correlation's kernels, in one launch, which begins with what the primary found."""
 
     plan: FallbackCorrelation
     primary: CheckedCorrelation

@@ -104,7 +104,7 @@ __device__ __forceinline__ void read_taps(const GammaFilterParams& p, const Filt
   read_taps(p, pair, unit, pair.w, stride, load, raw);
 }
 
-// Those of a pair, times a scale.
+// Scales the taps of a pair of channels.
 __device__ __forceinline__ void scale_taps(float scale, const Element (&raw)[2][R],
                                            float (&taps)[2][R]) {
 #pragma unroll

@@ -33,7 +33,7 @@ __device__ __forceinline__ double left_of(double value, unsigned bits) {
   return __fma_rn(high, -__hiloint2double(1023 + 1008 << 20, 0), value);
 }
 
-// The same of more than FP32 holds, by way of FP32.
+// Splits numbers of more digits than FP32 holds, by way of FP32.
 __device__ __forceinline__ void split(double first, double second, unsigned (&pair)[PARTS]) {
   pair[0] = pack<BF16>(__double2float_rn(first), __double2float_rn(second));
   if constexpr (PARTS == 2) {

@@ -10,6 +10,6 @@ from winolab.gpu.families.wgrad import TYPES
 
 @lru_cache(maxsize=8)
 def source(out_dtype: str) -> str:
-    """That for dw of one dtype."""
+    """Write the unit that adds up sums in FP32 to a dw of this dtype."""
     constants = {"INPUT": TYPES["float32"], "OUTPUT": TYPES[out_dtype], "FIRST": 0}
     return unit("sums of images", constants, {}, ("elements", "split_k"))

@@ -123,7 +123,7 @@ __device__ __forceinline__ void finish(const DirectParams& p, const DirectWorkTi
   cluster_sync();
 }
 
-// By the block of that rank.
+// Finishes a work tile as the block of that rank does, which is a constant there.
 template <int RANK = 0>
 __device__ __forceinline__ void finish_as(int rank, const DirectParams& p, const DirectWorkTile& work,
                                           float4* sums, float (&acc)[HELD][BM / 2], int first,

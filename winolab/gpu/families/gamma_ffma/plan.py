@@ -193,7 +193,7 @@ class SegmentedPlan(BasePlan):
 
     @property
     def prepared_size(self) -> int:
-        """The same: the whole workspace."""
+        """Bytes of the prepared filter, which is the whole workspace."""
         return self.workspace
 
     @property

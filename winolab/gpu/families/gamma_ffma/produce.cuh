@@ -20,7 +20,7 @@ struct PartialSums {
 
 constexpr unsigned JOINED = 1u << ALPHA;  // OVERLAP: of a tile's mask, beside its inputs' bits
 
-// What who does not store() does meanwhile, once a pass.
+// Meets the threads that store(), once a pass: what all others do meanwhile.
 __device__ __forceinline__ void meet(int sharers) {
   if constexpr (SPLIT_K > 1) {
     if (sharers > 1) {

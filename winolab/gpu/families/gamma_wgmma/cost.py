@@ -172,7 +172,7 @@ def _work_tile(v: Config, tile: Tile, block: int, model: DeviceModel) -> float:
 
 
 def _store(split_k: int, m: GammaWgmma) -> float:
-    """Those of an output that so many blocks share."""
+    """Cycles that storing an output takes, which so many blocks share."""
     return m.store + (m.cluster * split_k if split_k > 1 else 0)
 
 

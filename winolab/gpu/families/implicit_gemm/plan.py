@@ -225,7 +225,7 @@ def plans(request: Request) -> Iterator[ImplicitGemmPlan]:
 
 
 def _timed(plan: ImplicitGemmPlan, limit: int | None) -> ImplicitGemmPlan:
-    """With its segments and its time."""
+    """Choose a plan's segments, and predict its time."""
     if not plan.gradient:
         return replace(plan, predicted=cost.seconds(plan))
     g = wgrad.Gradient.of(plan.problem, unit=False)
