@@ -25,7 +25,7 @@ def of_passes(passes: int, model: DeviceModel = MODEL) -> float:
     """The exponent of a call's sums beside what its arrays take, whose blocks have so many work
     tiles one after another: of one, results are stored when everything has been read."""
     o = model.overlap
-    return o.reading + (o.call - o.reading) * (1 - 1 / passes)
+    return o.reading + (o.call - o.reading) * (1 - 1 / max(1, passes))
 
 
 def overlapped(sharp: float, *seconds: float) -> float:

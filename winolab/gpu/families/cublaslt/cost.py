@@ -75,10 +75,8 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     arrays = m.arrays * copying(plan.device, size, model)
     if misaligned(plan):
         arrays *= m.misaligned_arrays
-    least = min(products(plan, block, model) for block in blocks(plan))
-    at_once = plan.device.multiprocessors
-    block = min(blocks(plan), key=lambda block: products(plan, block, model))
-    passes = max(1, -(-math.prod(cut(plan, block, model)) // at_once))
+    least, block = min((products(plan, block, model), block) for block in blocks(plan))
+    passes = -(-math.prod(cut(plan, block, model)) // plan.device.multiprocessors)
     begun = m.start_ffma if plan.precision == "fp32" else m.start
     total = model.device.launch + begun + overlapped(of_passes(passes, model), least, arrays)
     if plan.parts:
