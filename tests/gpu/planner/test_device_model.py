@@ -108,9 +108,7 @@ def test_models_have_no_fitted_number_in_their_code() -> None:
         called = [n for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
         for sharp in (n.args[0] for n in called if n.func.id == "overlapped"):  # type: ignore[union-attr]
             named = ast.unparse(sharp)
-            assert re.fullmatch(
-                r"model\.overlap\.\w+|of_passes\(passes, model\)|m\.sharp|sharp", named
-            ), (file, named)
+            assert re.fullmatch(r"model\.overlap\.\w+|m\.sharp|sharp", named), (file, named)
 
 
 def test_rates_follow_the_device() -> None:

@@ -188,19 +188,19 @@ class Timing:
         """The same with the launch that adds up segments' sums, of so many bytes each."""
         device, blocks = self.device, -(-bucket // (4 * REDUCE_THREADS))
         parts = parts_of(segments, blocks, device.multiprocessors if self.filled else 0)
-        added = adding(device, segments, bucket, self.model, parts)
-        launch = self.model.device.launch
-        saved = launch - self.gather if self.gather is not None and segments > 1 else 0.0
-        return self.seconds(units, segments) + added - saved
+        added = adding(device, segments, bucket, self.model, parts, self.gather)
+        return self.seconds(units, segments) + added
 
 
-def adding(device: Device, segments: int, bucket: int, model: DeviceModel, parts: int) -> float:
+def adding(device: Device, segments: int, bucket: int, model: DeviceModel, parts: int,
+           gather: float | None = None) -> float:  # fmt: skip
     """Seconds of the launch that adds up segments' sums, of so many bytes each, whose elements
-    ``parts`` threads share."""
+    ``parts`` threads share; ``gather``: what it takes beside reading, a launch's where none."""
     if segments == 1:
         return 0.0
     copied = copying(device, bucket * (segments + 1), model)
-    return model.device.launch + max(copied, -(-segments // parts) * model.device.added)
+    launch = model.device.launch if gather is None else gather
+    return launch + max(copied, -(-segments // parts) * model.device.added)
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,9 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
         arrays *= m.misaligned_arrays
     least, block = min((products(plan, block, model), block) for block in blocks(plan))
     passes = -(-math.prod(cut(plan, block, model)) // plan.device.multiprocessors)
+    sharp = of_passes(passes, model)
     begun = m.start_ffma if plan.precision == "fp32" else m.start
-    total = model.device.launch + begun + overlapped(of_passes(passes, model), least, arrays)
+    total = model.device.launch + begun + overlapped(sharp, least, arrays)
     if plan.parts:
         total += model.device.launch + copying(plan.device, plan.parts + written, model)
     return total

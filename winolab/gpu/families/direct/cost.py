@@ -44,15 +44,15 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     moved = from_l2(device, blocks * ROW_BYTES * copied, model)
     step = overlapped(model.overlap.stage, products, moved, m.step)
     work_tile = m.begin + m.work_tile * v.bn * v.bm / SUMS + m.cluster * (v.split_k > 1)
+    passes = rounds(plan, slots)
     summed = sum(
-        count * (-(-taps * plan.chunks // v.split_k) * step + work_tile)
-        for taps, count in rounds(plan, slots)
+        count * (-(-taps * plan.chunks // v.split_k) * step + work_tile) for taps, count in passes
     )
     y = c.batch * math.prod(c.output) * c.out_channels
     elements = c.channels * (c.batch * read(plan) + c.out_channels * math.prod(c.filter))
     size = SIZE * elements + ITEMSIZE[plan.out_dtype] * y
-    passes = sum(count for _, count in rounds(plan, slots))
-    main = overlapped(of_passes(passes, model), summed, copying(device, size, model))
+    sharp = of_passes(sum(count for _, count in passes), model)
+    main = overlapped(sharp, summed, copying(device, size, model))
     return c.groups * (model.device.launch + m.start + main)
 
 

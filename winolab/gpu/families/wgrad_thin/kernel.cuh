@@ -3,9 +3,9 @@
 // input channels. A column is a tap and one of the few channels, and what it meets of the other map.
 //
 // A thread has V channels of FEW columns in FP32 registers; LANES have all of a block's channels,
-// COLUMN_GROUPS of them all of its columns, SLOTS of these as many positions at once. A chunk is POSITIONS
-// of each slot; its channels, and what its columns meet, come to shared memory during the chunk
-// before: once for all groups, and once for all channels.
+// COLUMN_GROUPS of them all of its columns, SLOTS of these as many positions at once. A chunk is
+// POSITIONS of each slot; its channels, and what its columns meet, come to shared memory during the
+// chunk before: once for all groups, and once for all channels.
 //
 // Barriers: all threads, once a chunk, when it is there, and the next one's places. What each writes
 // behind it is the other of two buffers, whose readers have met it.
@@ -41,7 +41,7 @@ struct WgradThinParams {
 
 constexpr int SLOTS = THREADS / (LANES * COLUMN_GROUPS);
 constexpr int TOGETHER = SLOTS * POSITIONS;  // positions of a chunk
-constexpr int COLUMNS = COLUMN_GROUPS * FEW;         // of a block
+constexpr int COLUMNS = COLUMN_GROUPS * FEW;  // of a block
 constexpr int HELD = FEW <= 2 ? FEW : (FEW + 3) / 4 * 4;  // floats of a column group in shared memory
 // Floats of a position there, no multiple of eight: neighbours' vectors lie in other banks.
 constexpr int ROW =
