@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from functools import cache
@@ -11,6 +12,7 @@ import pytest
 
 from tests.support import imports
 from tests.support.imports import circles, graph, imported, modules
+from winolab.algorithm import KINDS
 from winolab.gpu.families.registry import FAMILIES as KNOWN
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -140,6 +142,37 @@ def test_a_family_is_known_to_the_registry_alone() -> None:
             named = set(re.findall(r'"(?:\.\./)?(\w+)/\w+(?:\.cuh)?"', path.read_text())) & FOLDERS
             borrowed |= {(own, other) for other in named - {own}}
     assert not borrowed
+
+
+def kinds_asked_for(text: str) -> list[str]:
+    """What a module compares with kinds of algorithms, by class or by name."""
+    classes = {kind.__name__ for kind in KINDS.values()}
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance"), args=[_, of]):
+                asked = {n.id for n in ast.walk(of) if isinstance(n, ast.Name)} & classes
+            case ast.Compare(left=ast.Attribute(attr="kind"), comparators=[of]):
+                asked = {n.value for n in ast.walk(of) if isinstance(n, ast.Constant)} & {*KINDS}
+            case _:
+                continue
+        found += [ast.unparse(node)] if asked else []
+    return found
+
+
+def test_planner_and_runtime_ask_for_no_kind_of_algorithm() -> None:
+    """What they ask stands on the kinds, so that a new one changes neither."""
+    asked = {
+        module: found
+        for module in LIBRARY
+        if inside(module, "winolab.gpu.planner") or inside(module, "winolab.gpu.runtime")
+        if (found := kinds_asked_for(MODULES[module].read_text()))
+    }
+    # what families of transforms say that run no tiles of another kind
+    assert asked == {"winolab.gpu.planner.correlation": ["algorithm.kind == 'winograd'"]}
+    for text in ("isinstance(a.b, Dwm | Omega)", "isinstance(a, (str, Dwm))", "a.kind in ('dwm',)"):
+        assert kinds_asked_for(text) == [text]
+    assert not kinds_asked_for("isinstance(a, Float)\norder.kind == 'pairwise'")
 
 
 def test_no_imports_run_in_a_circle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

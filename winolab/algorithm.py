@@ -19,6 +19,7 @@ from winolab.kind import (
     MOST,
     SCALINGS,
     Algorithm,
+    Gradients,
     device_field,
     option,
     parse_algorithm,
@@ -211,6 +212,7 @@ class Dwm(Algorithm):
 
     kind = "dwm"
     form = "dwm:3:2"
+    in_pieces = True
     tiles: tuple[Tile, ...] = tiles_field()
     points: str = points_field()
     scaling: str | None = scaling_field()
@@ -288,7 +290,7 @@ def dwm(
 
 
 @dataclass(frozen=True)
-class Omega(Algorithm):
+class Omega(Gradients, Algorithm):
     """Ωα(n,r) of WinRS (section 3), a filter gradient: ``omega(8, 3, 6)``."""
 
     kind = "omega"
@@ -333,7 +335,7 @@ def omega(
 
 
 @dataclass(frozen=True)
-class Winrs(Algorithm):
+class Winrs(Gradients, Algorithm):
     """WinRS as its planner has it for ``device``, such as "rtx4090"; by default an H100."""
 
     kind = "winrs"

@@ -81,6 +81,7 @@ class Algorithm(metaclass=_OfKind):
 
     kind: ClassVar[str]
     form: ClassVar[str]
+    in_pieces: ClassVar[bool] = False  # a GPU computes it as convolutions that are added up
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     # What a kind has that has no such field.
@@ -121,10 +122,18 @@ class Algorithm(metaclass=_OfKind):
         """The points of a tile that this algorithm names, or that is chosen inside it."""
         return points_for(self.points, tile)
 
+    def check_direction(self, direction: str) -> None:
+        """Raise ValueError for a direction that the kind computes nowhere."""
+
     @property
     def fold(self) -> int:
         """Products of a sum of the first of two levels; 0: there is one level."""
         return 0
+
+    @property
+    def published(self) -> tuple[str, ...]:
+        """What of a paper's kernels is on; by default nothing is."""
+        return ()
 
     @classmethod
     def of(cls, algorithm: Algorithm) -> Self:
@@ -165,6 +174,22 @@ class Algorithm(metaclass=_OfKind):
 
     def __repr__(self) -> str:
         return f"parse_algorithm({str(self)!r})"
+
+
+class Gradients:
+    """What a kind derives from, too, that computes filter gradients alone."""
+
+    def check_direction(self, direction: str) -> None:
+        if direction != "backward_filter":
+            raise gradients_alone(direction)
+
+
+def gradients_alone(direction: str) -> ValueError:
+    """The error for another direction than the filter gradient."""
+    return ValueError(
+        f"omega and winrs compute filter gradients only; for {direction.replace('_', ' ')} use "
+        "gamma, such as 'gamma:8:6:3', winograd, dwm or direct"
+    )
 
 
 def placed(default: Any, read: Callable[[Any], Any]) -> Any:

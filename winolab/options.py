@@ -57,6 +57,12 @@ class ConvOptions:
         """The algorithm, where there is one. Raises as parse_algorithm."""
         return None if self.algorithm is None else parse_algorithm(self.algorithm)
 
+    @property
+    def in_pieces(self) -> bool:
+        """Whether a GPU computes the algorithm as convolutions that are added up."""
+        named = self.named
+        return named is not None and named.in_pieces
+
     def checked(self) -> ConvOptions:
         """The same, algorithm, tolerance and activation no text and the precision no dtype.
 

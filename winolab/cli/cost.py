@@ -82,7 +82,7 @@ def command(
     for reason in found.left_out:
         print(f"winolab: left out: {reason}", file=sys.stderr)
     shown = (parse_algorithm(row["algorithm"]) for row in found.rows)
-    cuts = [a for a in shown if a.kind == "dwm"]
+    cuts = [a for a in shown if a.in_pieces]
     if picture and (as_json or not cuts):
         raise ValueError(
             "--picture shows how a dwm cuts the filter, beside the table: name one, such as "

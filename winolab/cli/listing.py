@@ -10,7 +10,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from winolab.algorithm import KINDS, Algorithm, Dwm, Problem, direct, parse_algorithm
+from winolab.algorithm import KINDS, Algorithm, Problem, direct, parse_algorithm
 from winolab.cli import process
 from winolab.cli.screen import fitted
 from winolab.cli.screen.render import AsJson, document
@@ -189,7 +189,7 @@ def _planned(algorithm: Algorithm, direction: str, device: Device) -> bool:
 
 def _has_plan(request: Request) -> bool:
     try:
-        if isinstance(request.algorithm, Dwm):
+        if request.algorithm and request.algorithm.in_pieces:
             return bool(list(planned(request)))
         return bool(candidates(request).plans)
     except ValueError:  # such a GPU, or a piece, is refused

@@ -151,9 +151,9 @@ def check(problem: Problem, algorithm: Algorithm | None = None) -> None:
 
 
 def _check_minimal(algorithm: Algorithm) -> None:
-    """Raise ValueError for tiles of more states than a kernel has; the families of Γ, of nested
-    Winograd and of Ω say so themselves."""
-    for tile in algorithm.tiles if algorithm.kind not in ("winograd", "gamma", "omega") else ():
+    """Raise ValueError for pieces' tiles of more states than every kernel has; of tiles that are
+    named to it a family says so itself."""
+    for tile in algorithm.tiles if algorithm.in_pieces else ():
         if not tile.minimal:
             raise ValueError(
                 f"{shortened(str(algorithm))}: {tile} has {tile.alpha} states, the CUDA kernels "

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from winolab.algorithm import Direct, Dwm, Omega, Winrs
+from winolab.algorithm import Direct
 from winolab.arguments.tolerance import USUAL_TOLERANCE
 from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.planner.accuracy import incurred, within
@@ -19,7 +19,6 @@ from winolab.gpu.planner.fallback import FLAGS, with_fallback
 from winolab.gpu.planner.phases import phased
 from winolab.gpu.planner.ranking import NEAR, WORTH, least_sure, ordered
 from winolab.gpu.planner.request import PRECISIONS, Plan, Request
-from winolab.ref.algorithms.winrs.gradient import gradients_alone
 
 # Without a limit, filter gradients take at most so much of x, w and y as workspace, by their dtype,
 # or so many bytes, unless more is WORTH it.
@@ -54,9 +53,9 @@ def candidates(request: Request, near: bool = False) -> Choice:
     Raises ValueError where none keeps to the tolerance, and says the least that can be had."""
     near = near and not request.named and not request.tolerance
     request.check()
-    if isinstance(request.algorithm, Omega | Winrs) and request.direction != "backward_filter":
-        raise gradients_alone(request.direction)
-    if isinstance(request.algorithm, Dwm):
+    if request.algorithm:
+        request.algorithm.check_direction(request.direction)
+    if request.algorithm and request.algorithm.in_pieces:
         raise ValueError(
             f"{request.algorithm} runs on a GPU in pieces, each with a plan of its own: "
             "winolab.decomposition shows them, winolab.gpu.planner.parts.planned has the plans"

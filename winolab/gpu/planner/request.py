@@ -12,6 +12,7 @@ from typing import ClassVar, Protocol, TypeVar
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.tolerance import Tolerance
+from winolab.arguments.variants import CUBLASLT
 from winolab.device import Device
 from winolab.gpu.codegen.translation_unit import Launched
 from winolab.gpu.params import Kernels, Params, View
@@ -316,8 +317,8 @@ class Request:
     @property
     def library(self) -> str | None:
         """The library whose products are asked for."""
-        direct = self.algorithm is not None and self.algorithm.kind == "direct"
-        return self.algorithm.variant if self.algorithm and direct else None
+        variant = self.algorithm.variant if self.algorithm else None
+        return variant if variant == CUBLASLT else None
 
     @property
     def points(self) -> str:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from winolab.algorithm import Dwm
 from winolab.arguments.arrays import check_float16
 from winolab.arguments.epilogue import Activation, Epilogue
 from winolab.calls import described_by, keep, recall
@@ -61,7 +60,7 @@ def convolve(
         residual = library.array("residual", residual)
     more = () if bias is None and residual is None else (bias, residual)
     every = (a, b, out, *more)
-    if isinstance(options.named, Dwm) and not isinstance(b, Transformed):
+    if options.in_pieces and not isinstance(b, Transformed):
         return _in_pieces(direction, problem, library, every, options)
     # The caller looked by ``asked``: what has no hash, or is asked in other words, is found by its
     # problem.
@@ -89,8 +88,8 @@ def _in_pieces(
     arrays: tuple[Any, ...],
     options: ConvOptions,
 ) -> Any:
-    """The result of a dwm: each piece by kernels of stride and dilation 1 on views of the arrays,
-    summed in float32 and rounded once; an epilogue behind it."""
+    """The result of pieces: each by kernels of stride and dilation 1 on views of the arrays, summed
+    in float32 and rounded once; an epilogue behind it."""
     described: Any = [None if v is None else library.describe(v) for v in arrays]
     asked = resolve(direction, problem, options, *described)
     a, b, out, *more = arrays
@@ -185,7 +184,7 @@ def transform_if_used(
     """The same as ``transform`` if the kernel that ``convolve`` runs transforms its filter apart,
     None if it reads w as it is, and where memory lacks for that filter or lacked for the call;
     ``a``: the other operand, where it may lie in another memory order than a fresh one."""
-    if isinstance(options.named, Dwm):  # each piece has a filter of its own
+    if options.in_pieces:  # each piece has a filter of its own
         return None
     library = library_of(w)
     asked = resolve_filter(direction, problem, options, library.describe(w))
@@ -218,10 +217,10 @@ def transform(
     """w transformed for ``direction``, kept in device memory as long as the result lives.
 
     ``smallest``: where memory lacks for it, a plan of a smaller filter is taken. Raises what
-    ``convolve`` does, and ValueError where the planned kernel takes w as it is and for a dwm, whose
-    pieces each have a filter.
+    ``convolve`` does, and ValueError where the planned kernel takes w as it is and for what runs in
+    pieces, each with a filter of its own.
     """
-    if isinstance(options.named, Dwm):
+    if options.in_pieces:
         raise ValueError(
             f"{options.named} runs in pieces on a GPU, each with a filter of its own: give w itself"
         )

@@ -51,8 +51,7 @@ def bound(
     direction: str,
 ) -> NDArray[np.float64]:
     """Infinity: there is none."""
-    if direction != "backward_filter":
-        raise gradient.gradients_alone(direction)
+    algorithm.check_direction(direction)
     return np.full(problem.w_shape, np.inf)
 
 
@@ -66,8 +65,7 @@ def predict(
 ) -> Prediction:
     """The relative RMS error of its segments' sums, weighted by the positions that they sum, and
     of the compensated sum's rounding; no other metric."""
-    if direction != "backward_filter":
-        raise gradient.gradients_alone(direction)
+    algorithm.check_direction(direction)
     x, dy = (v if isinstance(v, Moments) else Moments.measured(v) for v in (a, b))
     total = weight = overflow = uneven = 0.0
     for unit, segment, depth in _sums(problem, algorithm, run):
@@ -112,8 +110,7 @@ def usual(problem: Problem, direction: str) -> Iterator[Algorithm]:
 
 def work(problem: Problem, algorithm: Algorithm, direction: str) -> Work:
     """Its segments, fused: its memory is its buckets, which a compensated sum adds up."""
-    if direction != "backward_filter":
-        raise gradient.gradients_alone(direction)
+    algorithm.check_direction(direction)
     buckets = _buckets(problem, algorithm)
     return Work(tuple(_segments(problem, algorithm)), KAHAN * buckets, buckets)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from operator import methodcaller
 
-from winolab.algorithm import Algorithm, Gamma, Tile
+from winolab.algorithm import Algorithm, Tile
 from winolab.arguments.variants import FUSED, SEGMENTED
 from winolab.gpu.families.gamma_ffma.config import CONFIGS, EARLIER, Config, with_loads
 from winolab.gpu.families.stages import as_fit
@@ -36,7 +36,7 @@ class Published:
     @classmethod
     def of(cls, algorithm: Algorithm | None) -> Published | None:
         """What the algorithm names, or None."""
-        names = algorithm.published if isinstance(algorithm, Gamma) else ()
+        names = algorithm.published if algorithm else ()
         return cls(names[0], FUSED in names, SEGMENTED in names) if names else None
 
     def config(self, tile: Tile, correlation: Correlation, request: Request) -> Config:

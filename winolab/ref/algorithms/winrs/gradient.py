@@ -17,6 +17,7 @@ from itertools import product
 import numpy as np
 
 from winolab.algorithm import Algorithm, Problem
+from winolab.kind import gradients_alone
 from winolab.ref.algorithms.engine import Region
 from winolab.ref.algorithms.im2col import DIRECT, masked
 from winolab.ref.algorithms.winograd import ProgramsOf, compute, group_slices, programs_of
@@ -101,14 +102,6 @@ def backward_filter(
         part = run(x[phase.x], dy[phase.dy], phase.problem, segments, arithmetic, of)
         dw[phase.w] = arithmetic.add(dw[phase.w], part)
     return dw
-
-
-def gradients_alone(direction: str) -> ValueError:
-    """The error for another direction than the filter gradient."""
-    return ValueError(
-        f"omega and winrs compute filter gradients only; for {direction.replace('_', ' ')} use "
-        "gamma, such as 'gamma:8:6:3', winograd, dwm or direct"
-    )
 
 
 def forward(*_) -> np.ndarray:
