@@ -29,6 +29,7 @@ class Shared:
     clustered: float
     kept: float
     clustered_three: float
+    phase: float
 
 
 @dataclass(frozen=True)
@@ -371,8 +372,7 @@ def model_of(text: str) -> DeviceModel:
     found = tomllib.loads(text)
     if unknown := sorted(found.keys() ^ _kinds().keys()):
         raise ValueError(f"{FILE} has or lacks sections {', '.join(unknown)}; DeviceModel has them")
-    made = {name: _section(kind, name, found[name]) for name, kind in _kinds().items()}
-    return DeviceModel(**made)
+    return DeviceModel(**{of: _section(kind, of, found[of]) for of, kind in _kinds().items()})
 
 
 def _kinds() -> dict[str, type]:

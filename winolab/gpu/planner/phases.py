@@ -19,6 +19,7 @@ from winolab.gpu.codegen.translation_unit import TranslationUnit
 from winolab.gpu.params import Kernels, View, aligned
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import CORRELATIONS
+from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.ranking import WORTH
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Plan, Request
@@ -27,7 +28,6 @@ from winolab.problem import NAMES
 from winolab.ref.algorithms.dwm.parts import Part, parts
 from winolab.ref.arithmetic.split import Scale
 
-LEAST = 20e-6  # seconds that a phase takes at least, with its launches
 LEADERS = 3  # kernels that are tried
 
 
@@ -209,7 +209,7 @@ def phased(
     if not free or request.direction not in CORRELATIONS or not request.aligned:
         return
     count = math.prod(p.dilation)
-    if count == 1 or {*p.stride} != {1} or max(p.filter) == 1 or least < count * LEAST:
+    if count == 1 or {*p.stride} != {1} or max(p.filter) == 1 or least < count * MODEL.device.phase:
         return
     found = list(parts(p, dwm(max(p.filter), 2), "fp32", request.direction))
     found.sort(key=lambda part: _outputs(part, request.direction), reverse=True)
