@@ -243,9 +243,9 @@ def test_every_field_lies_where_a_compiler_has_it(tmp_path) -> None:
         whole = packed(*parts)
         declared = [*(declaration(*i) for i in inner), declaration(struct, file)]
         checks = [f"sizeof({struct}) == {len(whole.data)}"]
-        beside = "quotient" if ("Quotient", "quotient") in inner else ""
+        include = "quotient" if ("Quotient", "quotient") in inner else ""
         counts = {"ORDERED": chunks.ORDERED, "STARTS": chunks.STARTS}
-        own = layouts(struct, file, struct in FUSED, beside=beside, **counts)
+        own = layouts(struct, file, struct in FUSED, include=include, **counts)
         fields = own[-1].fields
         before = [part.fields for part in parts].index(fields)
         first = sum(len(part.fields) for part in parts[:before])

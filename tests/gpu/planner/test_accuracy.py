@@ -227,7 +227,7 @@ def test_every_plan_of_a_gradient_has_a_prediction(precision) -> None:
     problem = Problem.of((32, 28, 28, 128), (128, 3, 3, 128), padding=1)
     for p in candidates(Request(problem, "backward_filter", H100, None, precision)).plans:
         found: Any = p.primary
-        assert sum(s.share for s in found.sums) == pytest.approx(1)
+        assert sum(s.fraction for s in found.sums) == pytest.approx(1)
         assert all(s.products >= 1 and s.count >= 1 for s in found.sums)
         assert 1e-8 < predicted_rms(p) < 0.05
 

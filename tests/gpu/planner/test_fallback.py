@@ -209,7 +209,7 @@ def test_both_units_compile_as_one(compiled) -> None:
 
 def test_the_fallback_spares_the_flags_alone() -> None:
     plan = _with_fallback(PROBLEM, "forward")
-    assert plan.workspace == max(plan.primary.workspace, plan.kept + plan.fallback.workspace)
+    assert plan.workspace == max(plan.primary.workspace, plan.header + plan.fallback.workspace)
     assert plan.predicted == plan.primary.predicted  # one launch in the place of another
     assert "fallback" in str(plan)
 

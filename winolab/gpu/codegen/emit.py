@@ -80,7 +80,7 @@ def named(text: str, part: int) -> str:
     return re.sub(r"\bwinolab_\w+", rf"\g<0>_{SPACES[part]}", text) if part else text
 
 
-def apart(units: Iterable[str]) -> str:
+def in_namespaces(units: Iterable[str]) -> str:
     """One translation unit of up to four, each in a namespace of its own."""
     return "\n".join(
         f"namespace {space} {{\n{named(text, part)}\n}}  // namespace {space}"

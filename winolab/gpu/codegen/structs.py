@@ -45,10 +45,10 @@ class Field:
 
 
 def layout(
-    struct: str, file: str, fused: bool = False, *, beside: str = "", **counts: int
+    struct: str, file: str, fused: bool = False, *, include: str = "", **counts: int
 ) -> Layout:
     """How a kernel file's parameter struct lies in memory. ``file`` and ``fused`` are as of
-    ``emit.kernel``; ``beside`` is another file whose structs are taken for the file's own;
+    ``emit.kernel``; ``include`` is another file whose structs are taken for the file's own;
     ``counts`` are the constants that sizes of its arrays name.
 
     Raises ValueError where there is no such struct, or its fields are not of one run.
@@ -56,21 +56,21 @@ def layout(
     >>> layout("ReduceParams", "split_k").fields[0]
     ('buckets', 'Q')
     """
-    found = layouts(struct, file, fused, beside=beside, **counts)
+    found = layouts(struct, file, fused, include=include, **counts)
     if len(found) != 1:
         raise ValueError(f"{struct} of {file}.cuh has {len(found)} runs of fields; use layouts")
     return found[0]
 
 
 def layouts(
-    struct: str, file: str, fused: bool = False, *, beside: str = "", **counts: int
+    struct: str, file: str, fused: bool = False, *, include: str = "", **counts: int
 ) -> tuple[Layout, ...]:
     """Layouts of a struct's runs of fields, which structs of other files part: these are packed on
     their own, and ``Params.of`` puts all together. A struct of the same file lies flat, its fields
     as <field>_<its field>. Otherwise as ``layout``.
     """
     text = kernel(file, frozenset({EPILOGUE} if fused else ()))
-    text += kernel(beside) if beside else ""
+    text += kernel(include) if include else ""
     runs: list[list[tuple[str, str]]] = [[]]
     for field in _fields(text, struct, counts):
         if field.kind in KINDS.values() or field.kind == POINTER:

@@ -29,7 +29,7 @@ def pointwise(problem: Problem) -> bool:
 class Axis:
     """One dimension: ``taps`` of a filter, ``pad`` before the first element, ``size`` outputs.
 
-    Backward data of stride s has s phases: outputs s apart, which meet taps that are ``apart``
+    Backward data of stride s has s phases: outputs s apart, which meet taps ``tap_step``
     apart, places of dy that are ``step`` apart.
     """
 
@@ -46,7 +46,7 @@ class Axis:
         return self.stride if self.rotated else 1
 
     @property
-    def apart(self) -> int:
+    def tap_step(self) -> int:
         """From one tap of a phase to the next."""
         return self.stride // self._common if self.rotated else 1
 
@@ -74,19 +74,19 @@ class Axis:
     @property
     def of_phases(self) -> tuple[tuple[int, int], ...]:
         """Taps, and how many phases have so many: the most first, as the kernel has them."""
-        each, more = divmod(self.taps, self.apart)
-        found = (each + 1, more), (each, self.apart - more), (0, self.phases - self.apart)
+        each, more = divmod(self.taps, self.tap_step)
+        found = (each + 1, more), (each, self.tap_step - more), (0, self.phases - self.tap_step)
         return tuple((taps, count) for taps, count in found if count)
 
     @property
     def most(self) -> int:
         """Taps of a phase, at most."""
-        return -(-self.taps // self.apart)
+        return -(-self.taps // self.tap_step)
 
     def params(self) -> Params:
         """What kernels are told of it."""
         return PARAMS.pack(
-            self.stride, self.dilation, self.apart, self.step, self.phases, self.outputs
+            self.stride, self.dilation, self.tap_step, self.step, self.phases, self.outputs
         )
 
 

@@ -50,7 +50,7 @@ class SharedSums(KernelConfig):
         raise NotImplementedError
 
     @property
-    def beside(self) -> int:
+    def scratch(self) -> int:
         """Bytes of shared memory beside stages, sums and barriers."""
         return 0
 
@@ -64,7 +64,7 @@ class SharedSums(KernelConfig):
         """Bytes of the kernel's shared memory: stages with two barriers each, other parts' sums, a
         barrier."""
         others = (self.split_k - 1) * -(-self.sides[0] // self.split_k) * self.row_bytes
-        return self.stages * (self.stage + 16) + max(others, 16) + self.beside + 8
+        return self.stages * (self.stage + 16) + max(others, 16) + self.scratch + 8
 
     @property
     def runs(self) -> bool:

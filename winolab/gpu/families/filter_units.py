@@ -45,6 +45,6 @@ class FilterUnit:
         return self.plan.filter_shared()
 
 
-def apart(plan: TransformsFilter) -> tuple[TranslationUnit, ...]:
+def units_of(plan: TransformsFilter) -> tuple[TranslationUnit, ...]:
     """A plan's units: of all other kernels, which takes longer, and of these."""
     return Without(plan, tuple(plan.filter_shared())), FilterUnit(plan)

@@ -192,7 +192,7 @@ def _of_sums(
         layer = Problem.of((1, *sizes, products), (1, *taps, products))
         each = _squared(layer, own, points, simulated, data, scaling)
         adding = (s.count + 1) / 2 - 1 / s.count
-        total += s.share * (each + CONSTANT * FP32**2 * adding)
+        total += s.fraction * (each + CONSTANT * FP32**2 * adding)
     return total
 
 

@@ -64,7 +64,7 @@ class PlanWithFallback(TakesFilters, ABC):
 
     @property
     @abstractmethod
-    def kept(self) -> int:
+    def header(self) -> int:
         """Bytes that the workspace begins with and the fallback leaves alone."""
 
     @property
@@ -149,7 +149,7 @@ class PlanWithFallback(TakesFilters, ABC):
     @property
     def workspace(self) -> int:
         """Bytes: the fallback's launches come when only what is kept is needed any more."""
-        return max(self.primary.workspace, self.kept + self.fallback.workspace)
+        return max(self.primary.workspace, self.header + self.fallback.workspace)
 
     def scaled(self, scale: Scale | None) -> Self:
         """The plan with the caller's scale of the split products."""
@@ -182,7 +182,7 @@ class GradientWithFallback(PlanWithFallback):
     flags: ClassVar[int] = 3  # nothing is suspect: it is lost or not
 
     @property
-    def kept(self) -> int:
+    def header(self) -> int:
         return FLAGS
 
     @property
@@ -201,7 +201,7 @@ class GradientWithFallback(PlanWithFallback):
     ) -> None:
         self.primary.launch(kernels, a, b, out, workspace, index)
         again = {name: kernels[renamed(name)] for name in self.fallback.shared()}
-        self.fallback.launch(again, a, b, out, workspace + self.kept, index, wanted=workspace)
+        self.fallback.launch(again, a, b, out, workspace + self.header, index, wanted=workspace)
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class _Correlation(PlanWithFallback, ABC):
         return self.primary.algorithm
 
     @property
-    def kept(self) -> int:
+    def header(self) -> int:
         return self.primary.header
 
 
@@ -250,7 +250,7 @@ class CorrelationWithFallback(_Correlation):
     @property
     def beside(self) -> int:
         """Bytes of workspace beside the transformed filters."""
-        return max(self.kept, self.primary.workspace - self.primary.prepared_size)
+        return max(self.header, self.primary.workspace - self.primary.prepared_size)
 
     @property
     def behind(self) -> FallbackUnit:
@@ -270,7 +270,7 @@ class CorrelationWithFallback(_Correlation):
         self.primary.launch(kernels, a, b, out, workspace, index)
         rows = workspace + self.primary.workspace - self.primary.prepared_size
         scan = self.primary.scale_params(a, workspace, rows)
-        self.fallback.fall_back(self._of(kernels), scan, a, b, workspace + self.kept, out)
+        self.fallback.fall_back(self._of(kernels), scan, a, b, workspace + self.header, out)
 
     def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
         """Transform the filter for both."""
@@ -344,7 +344,7 @@ def with_fallback(
             continue
         if least and p.checks_accuracy:
             found = PlanWithFallback.of(p, least[1])
-            room = p.workspace - found.kept
+            room = p.workspace - found.header
             fit = next((f for size, f in fastest if size <= room), None)
             yield replace(found, fallback=fit) if fit else found
         elif alone or not needs_scale(p):

@@ -45,7 +45,7 @@ class Sum:
     """How a share of dw's elements is summed: so many products of a state one after the other, on
     average, and in FP32 the outputs of so many such sums; what other blocks have is compensated."""
 
-    share: float
+    fraction: float
     products: float
     count: float = 1.0
     tile: Tile | None = None  # None: the plan's

@@ -273,7 +273,7 @@ def test_parts_come_before_the_librarys_workspace() -> None:
     assert [p.config.workspace for p in every] == [0, USUAL, 0]
     for p in every:
         parts = 3 * 4 * 16 * 8
-        assert (p.parts, p.workspace) == (parts, parts + p.config.workspace)
+        assert (p.parts_size, p.workspace) == (parts, parts + p.config.workspace)
         assert set(p.shared()) == {"cublasLtMatmul", "winolab_reduce"}
         lies = View(0, (24 * 16, 0, 6, 1, 24)), View(0, (24 * 8, 0, 6, 1, 24))
         dw = View(1 << 20, (16, 0, 0, 0, 1))
@@ -284,8 +284,8 @@ def test_parts_come_before_the_librarys_workspace() -> None:
         assert (found["workspace"], found["size"]) == (behind, p.config.workspace)
     odd = Problem.of((3, 4, 6, 13), (7, 1, 1, 13))
     assert {p.workspace % 256 for p in offered(odd, "backward_filter", "fp32", planes=True)} == {0}
-    assert {p.parts for p in offered(FEW, "backward_filter", "fp32")} == {0}
-    assert {p.parts for p in offered(MAP, "backward_filter", "fp16", planes=True)} == {0}
+    assert {p.parts_size for p in offered(FEW, "backward_filter", "fp32")} == {0}
+    assert {p.parts_size for p in offered(MAP, "backward_filter", "fp16", planes=True)} == {0}
 
 
 def test_structs_have_a_product_an_image() -> None:

@@ -372,13 +372,13 @@ def test_planes_on_a_gpu_give_what_fp64_does(direction: str) -> None:
 
 def test_what_is_too_far_apart_is_not_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns a dilation of 2^20 apart took planning minutes."""
-    given = depthwise_config.parts
+    given = depthwise_config.accesses
 
-    def parts(d: Depthwise, v: Config) -> list[int]:
+    def accesses(d: Depthwise, v: Config) -> list[int]:
         assert Reach.of(d, 2, v.columns, d.filter[2]).size <= REGISTERS
         return given(d, v)
 
-    monkeypatch.setattr(depthwise_config, "parts", parts)
+    monkeypatch.setattr(depthwise_config, "accesses", accesses)
     problem = layer((1, 5, 1 << 21, 4), (1, 2), dilation=(1, 1 << 20))
     assert not [*planes(Depthwise.of(problem, "forward"), False, 4)]
     assert [*planes(Depthwise.of(FLAT["vectors"], "forward"), False, 4)]

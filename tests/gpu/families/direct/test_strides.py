@@ -94,8 +94,8 @@ def test_phases_have_the_taps_that_meet_them(stride: int) -> None:
         assert counts == sorted(map(len, met), reverse=True)
         assert axis.most == max(counts)
         gaps = {t[1] - t[0] for t in met if len(t) > 1}
-        assert gaps <= {axis.apart}
-        assert axis.apart * dilation == axis.step * stride
+        assert gaps <= {axis.tap_step}
+        assert axis.tap_step * dilation == axis.step * stride
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

@@ -113,7 +113,7 @@ def test_what_is_launched_is_what_its_planner_says(
     assert [boxes[i] for i in range(len(boxes))] == [
         (s.tile, s.start, s.size) for s in wanted.segments
     ]
-    shares = [s.share for s in found.sums]
+    shares = [s.fraction for s in found.sums]
     assert sum(shares) == pytest.approx(1)
     assert 0 < found.predicted < 10
 

@@ -71,7 +71,7 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     rows, columns, depth = plan.sizes
     operands, result = depth * (rows + columns), rows * columns
     written = result * ITEMSIZE[plan.out_dtype]
-    size = operands * ITEMSIZE[plan.dtype] + (plan.parts or written)
+    size = operands * ITEMSIZE[plan.dtype] + (plan.parts_size or written)
     arrays = m.arrays * copying(plan.device, size, model)
     if misaligned(plan):
         arrays *= m.misaligned_arrays
@@ -80,8 +80,8 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     sharp = of_passes(passes, model)
     begun = m.start_ffma if plan.precision == "fp32" else m.start
     total = model.device.launch + begun + overlapped(sharp, least, arrays)
-    if plan.parts:
-        total += model.device.launch + copying(plan.device, plan.parts + written, model)
+    if plan.parts_size:
+        total += model.device.launch + copying(plan.device, plan.parts_size + written, model)
     return total
 
 

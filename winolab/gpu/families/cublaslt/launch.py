@@ -16,12 +16,13 @@ KINDS = {"float32": 0, "float16": 2, "bfloat16": 14}  # cudaDataType
 
 class Matrix(NamedTuple):
     """An array as it lies: a matrix whose columns are ``pitch`` elements apart, and have the last
-    channels of an array for rows; of ``planes`` a matrix an image, ``apart`` elements from the
-    next, whose columns have its pixels. So is every image of a map of rows; a filter is all's."""
+    channels of an array for rows; of ``planes`` a matrix an image, a ``batch_stride`` of elements
+    from the next, whose columns have its pixels. So is every image of a map of rows; a filter is
+    all's."""
 
     address: int
     pitch: int
-    apart: int = 0
+    batch_stride: int = 0
     planes: bool = False
 
     @classmethod
@@ -91,14 +92,18 @@ def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Par
     alignment = call.alignment
     if images > 1:  # whose rows of channels need not be aligned
         alignment = VECTOR if all(view.aligned for view in (a, b, out)) else size
-        steps = first.apart * size, second.apart * size, result.apart * out_size
+        steps = (
+            first.batch_stride * size,
+            second.batch_stride * size,
+            result.batch_stride * out_size,
+        )
         alignment = gcd(alignment, *steps)
     return PRODUCT.pack(
         *(first.address, second.address, result.address),
         workspace + call.beside_library if call.config.workspace else 0,
         *(rows, columns, depth),
         *(first.pitch, second.pitch, result.pitch),
-        *(first.apart, second.apart, result.apart),
+        *(first.batch_stride, second.batch_stride, result.batch_stride),
         call.config.workspace,
         KINDS[call.dtype],
         KINDS[out_dtype],

@@ -91,11 +91,11 @@ class CublasltPlan(Tiling, BasePlan):
 
     def source(self) -> str:
         """The translation unit of what adds up parts; else none: the library has the function."""
-        return source(self.out_dtype) if self.parts else ""
+        return source(self.out_dtype) if self.parts_size else ""
 
     def shared(self) -> dict[str, int]:
         """The function, and what adds up parts."""
-        return {MATMUL: 0, **({launch.REDUCE: 0} if self.parts else {})}
+        return {MATMUL: 0, **({launch.REDUCE: 0} if self.parts_size else {})}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
@@ -127,7 +127,7 @@ def plans(request: Request) -> Iterator[CublasltPlan]:
         request.direction, problem, request.precision, request.dtype, request.stored, Config(0),
         request.device, request.aligned, request.planes and 1 < problem.batch <= MOST_BLOCKS,
     )  # fmt: skip
-    if made.parts > request.data_size:
+    if made.parts_size > request.data_size:
         made = replace(made, planes=False)
     if 0 in made.sizes:
         raise ValueError("a product of matrices needs something to sum")

@@ -60,7 +60,7 @@ class Tiling:
         return rows, columns // self.images, depth
 
     @property
-    def parts(self) -> int:
+    def parts_size(self) -> int:
         """Bytes of sums of an image each in FP32, which another launch adds up to dw."""
         rows, columns, _ = self.sizes
         return 4 * self.images * rows * columns if self.gradient and self.images > 1 else 0
@@ -73,7 +73,7 @@ class Tiling:
     @property
     def beside_library(self) -> int:
         """Bytes of the workspace before the library's."""
-        return aligned(self.parts)
+        return aligned(self.parts_size)
 
     @property
     def alignment(self) -> int:

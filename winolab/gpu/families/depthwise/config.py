@@ -150,7 +150,7 @@ def chunk(d: Depthwise) -> int:
     return height if height * width <= MOST_CHUNK else max(step, most)
 
 
-def parts(d: Depthwise, v: Config) -> list[int]:
+def accesses(d: Depthwise, v: Config) -> list[int]:
     """Elements that a planes thread reads of a row, by access, as plane_rows.cuh cuts them."""
     along = Reach.of(d, 2, v.columns, d.filter[2])
     offset = along.begin % v.vector
@@ -166,7 +166,7 @@ def parts(d: Depthwise, v: Config) -> list[int]:
 
 def ahead(d: Depthwise, v: Config, itemsize: int) -> int:
     """Rows of x that a planes thread has on their way at once."""
-    words = sum(max(1, size * itemsize // 4) for size in parts(d, v))
+    words = sum(max(1, size * itemsize // 4) for size in accesses(d, v))
     down = Reach.of(d, 1, v.rows, chunk(d))
     return max(1, min(down.size, READ_AHEAD // words))
 
@@ -185,7 +185,7 @@ def planes(d: Depthwise, gradient: bool, itemsize: int) -> Iterator[Config]:
         if wide or rows >= 2 * max(d.output[1], d.stride[1] * d.gathered):
             continue
         along = Reach.of(d, 2, columns, d.filter[2])
-        if along.size > REGISTERS:  # which ``parts`` would count one by one
+        if along.size > REGISTERS:  # which ``accesses`` would count one by one
             continue
         vector = math.gcd(VECTOR // itemsize, d.input[2], along.advance)
         v = Config("planes", 1, vector, columns, rows=rows)
@@ -202,7 +202,7 @@ def vector_stored(d: Depthwise, v: Config, itemsize: int) -> int:
 def plane_registers(d: Depthwise, v: Config, itemsize: int) -> int:
     """About how many a planes thread's sums, taps and rows take: the compiler has half of the rows
     on their way, and the taps of two passes where there are several."""
-    words = sum(max(1, size * itemsize // 4) for size in parts(d, v))
+    words = sum(max(1, size * itemsize // 4) for size in accesses(d, v))
     row = 0 if itemsize == 4 else Reach.of(d, 2, v.columns, d.filter[2]).size
     taps = chunk(d) * d.filter[2] * (1 + (chunk(d) < d.filter[1]))
     return v.rows * v.columns + taps + row + words * ahead(d, v, itemsize) // 2 + 12

@@ -7,9 +7,9 @@ from winolab.gpu.families.clusters import even
 from winolab.gpu.families.depthwise.config import (
     THREADS,
     Reach,
+    accesses,
     ahead,
     chunk,
-    parts,
     plane_registers,
     registers,
     static_memory,
@@ -148,7 +148,7 @@ def planes_seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     rows, taps = passes * down.size, passes * chunk(d) * d.filter[2]
     products = taps * v.rows * v.columns
     products /= d.stride[1] * d.stride[2] if d.gathered else 1
-    reads = rows * len(parts(d, v))
+    reads = rows * len(accesses(d, v))
     ends = v.rows * v.columns / vector_stored(d, v, out_size)
     widened = rows * along.size if size == 2 else 0
     issued = products + m.read * reads + widened + m.stored * ends + m.step

@@ -153,7 +153,7 @@ def fitted(config: Config, c: Correlation, direction: str, aligned: bool) -> Con
     return replace(config, xvec=2 if x else 1, yvec=2 if y else 1)
 
 
-def parts(chunks: int, work_tiles: int, multiprocessors: int) -> list[int]:
+def splits(chunks: int, work_tiles: int, multiprocessors: int) -> list[int]:
     """Numbers of parts of a sum that may be the fastest: one, and those that fill the GPU with few
     rounds of blocks."""
     found = {1}

@@ -11,7 +11,7 @@ from winolab.algorithm import Algorithm, Tile, tiled
 from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.words import plural
 from winolab.gpu.families.fused2d import launch
-from winolab.gpu.families.fused2d.config import KC, Config, configs, fitted, parts
+from winolab.gpu.families.fused2d.config import KC, Config, configs, fitted, splits
 from winolab.gpu.families.fused2d.cost import seconds
 from winolab.gpu.families.fused2d.layouts import TILES
 from winolab.gpu.families.fused2d.source import GRADIENT_TILE, TILE, source
@@ -149,7 +149,7 @@ def split(request: Request, whole: Fused2dPlan, name: str) -> Iterator[Fused2dPl
     """The plan, and where it is faster, with its sum in parts; or in as many as are asked for.
     Raises ValueError for more than are counted."""
     device, asked = request.device, request.config_of(Config)
-    counts = parts(whole.chunks, whole.work_tiles // whole.split_k, device.multiprocessors)
+    counts = splits(whole.chunks, whole.work_tiles // whole.split_k, device.multiprocessors)
     if whole.config.split_k:
         counts = [min(whole.config.split_k, whole.chunks)]
     found = []

@@ -63,9 +63,9 @@ class FilterLaunch(NamedTuple):
 
 def shape(call: Tiling, dense: bool = True) -> FilterLaunch:
     """The blocks that serve a filter best, whose rows are ``dense`` or are not."""
-    outputs, units = call.blocks_m * call.block, math.prod(call.kept) * call.chunks
+    outputs, units = call.blocks_m * call.block, math.prod(call.filter_taps) * call.chunks
     if call.parts == 1:
-        grid = outputs // M, -(-call.chunks // CHUNKS), math.prod(call.kept)
+        grid = outputs // M, -(-call.chunks // CHUNKS), math.prod(call.filter_taps)
         return FilterLaunch(grid, 128, kernel=FIXED_ENTRY)
     scattered, image = call.correlation.rotated, _image(call)
     m = MODEL.gamma
@@ -132,8 +132,8 @@ def transform(
             c.out_channels,
             c.channels,
             *c.filter[1:],
-            math.prod(call.kept),
-            *call.kept[1:],
+            math.prod(call.filter_taps),
+            *call.filter_taps[1:],
             call.chunks,
             call.outputs,
         )

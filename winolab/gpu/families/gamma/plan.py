@@ -131,7 +131,7 @@ class GammaTensorPlan(Tiling, BasePlan, ABC):
 
     def translation_units(self) -> tuple[TranslationUnit, ...]:
         """Those of filter and products; of 16 bits, whose filters take a tenth, one of both."""
-        return filter_units.apart(self) if self.parts == 2 else (self,)
+        return filter_units.units_of(self) if self.parts == 2 else (self,)
 
     def filter_source(self) -> str:
         """The text of what transforms the filter, and of scales."""

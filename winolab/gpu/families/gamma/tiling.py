@@ -44,7 +44,7 @@ class Tiling(Named):
         return depth, -(-height // share) * share, -(-width // self.tile.r)
 
     @property
-    def kept(self) -> tuple[int, int, int]:
+    def filter_taps(self) -> tuple[int, int, int]:
         """Taps of the transformed filter, per dimension: rows of zeros are left out of ``rest``."""
         depth, height, width = self.outer
         return depth, self.correlation.filter[1] if self.config.rest else height, width
@@ -107,5 +107,5 @@ class Tiling(Named):
     @property
     def transformed(self) -> int:
         """Bytes of the transformed filter of a group."""
-        states = math.prod(self.kept) * self.chunks * self.tile.alpha
+        states = math.prod(self.filter_taps) * self.chunks * self.tile.alpha
         return states * self.parts * self.outputs * KC * 2

@@ -15,7 +15,7 @@ from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.words import plural
 from winolab.device import Device
-from winolab.gpu.codegen.emit import apart, named
+from winolab.gpu.codegen.emit import in_namespaces, named
 from winolab.gpu.families.clusters import clusters
 from winolab.gpu.families.correlation_params import counted
 from winolab.gpu.families.gamma_ffma import launch
@@ -208,7 +208,7 @@ class SegmentedPlan(BasePlan):
 
     def source(self) -> str:
         """The translation unit of every part, each in a namespace of its own."""
-        return apart([p.source() for p in self.parts])
+        return in_namespaces([p.source() for p in self.parts])
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""

@@ -50,7 +50,7 @@ class Tiling(tiling.Tiling):
         if not v.packed:
             return None
         columns = v.columns(self.tile) * v.multicast
-        return packed_batch(c, self.kept[1], self.tiles_width, columns, v.images, v.packed)
+        return packed_batch(c, self.filter_taps[1], self.tiles_width, columns, v.images, v.packed)
 
     @property
     def work_tiles(self) -> int:

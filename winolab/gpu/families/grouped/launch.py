@@ -11,7 +11,7 @@ from winolab.gpu.families.grouped.tiling import Tiling
 from winolab.gpu.params import Kernels, Params, View, quotient
 from winolab.gpu.planner.request import ITEMSIZE
 
-PARAMS = layout("GroupedParams", "grouped/patches", beside="quotient")
+PARAMS = layout("GroupedParams", "grouped/patches", include="quotient")
 
 
 def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View) -> None:

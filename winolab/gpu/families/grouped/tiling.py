@@ -77,24 +77,24 @@ class Tiling(Phased):
         """Vectors of a pixel that are copied."""
         return self.config.slice * self.bundle.channels // EIGHT
 
-    def apart(self, axis: Axis) -> int:
+    def output_step(self, axis: Axis) -> int:
         """Pixels from where a tap meets an output to where it meets the next one."""
         return 1 if axis.rotated else axis.stride
 
     def span(self, axis: Axis, outputs: int) -> int:
         """Pixels that the taps of so many outputs meet, from the first to the last."""
-        return (outputs - 1) * self.apart(axis) + (axis.most - 1) * axis.step + 1
+        return (outputs - 1) * self.output_step(axis) + (axis.most - 1) * axis.step + 1
 
     @property
     def own(self) -> int:
         """Pixels of a row of the patch that are a stride apart."""
         along = self.axes[2]
-        return -(-self.span(along, self.config.columns) // self.apart(along))
+        return -(-self.span(along, self.config.columns) // self.output_step(along))
 
     @property
     def wide(self) -> int:
         """Pixels of a row of the patch."""
-        return self.own * self.apart(self.axes[2])
+        return self.own * self.output_step(self.axes[2])
 
     @property
     def high(self) -> int:
@@ -129,12 +129,12 @@ class Tiling(Phased):
     @property
     def own_rows(self) -> int:
         """Rows of a level of the patch that are a stride apart, which lie side by side."""
-        return -(-self.high // self.apart(self.axes[1]))
+        return -(-self.high // self.output_step(self.axes[1]))
 
     @property
     def level_pitch(self) -> int:
         """Bytes from a level of the patch to the next."""
-        return self.own_rows * self.apart(self.axes[1]) * self.row_pitch
+        return self.own_rows * self.output_step(self.axes[1]) * self.row_pitch
 
     @property
     def stage(self) -> int:

@@ -33,7 +33,7 @@ class Config(SharedSums):
         return ROW_BYTES * (self.bn + self.bm)
 
     @property
-    def beside(self) -> int:
+    def scratch(self) -> int:
         """Places of positions."""
         return 8 * self.bn
 

@@ -12,7 +12,7 @@ from winolab.gpu.families.im2col.tiling import Tiling
 from winolab.gpu.params import Kernels, Params, TensorMap, View, quotient
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE
 
-PARAMS = layout("PositionsParams", "im2col/kernel", beside="quotient")
+PARAMS = layout("PositionsParams", "im2col/kernel", include="quotient")
 
 
 def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View) -> None:

@@ -23,7 +23,7 @@ def slots(plan: Tiling) -> int:
     return plan.config.blocks * plan.device.multiprocessors
 
 
-def held(plan: Tiling) -> int:
+def resident(plan: Tiling) -> int:
     """Blocks that a multiprocessor has at once: as many as it holds, or as there are."""
     parts = plan.segments if plan.gradient else plan.phases
     blocks = plan.tiles_of_phase * parts
@@ -35,12 +35,12 @@ def constants(plan: Tiling, model: DeviceModel = MODEL) -> ImplicitGemm | Implic
     return model.implicit_gemm_wgmma if plan.config.producers else model.implicit_gemm
 
 
-def step(plan: Tiling, model: DeviceModel = MODEL, beside: int = 0) -> float:
+def step(plan: Tiling, model: DeviceModel = MODEL, blocks: int = 0) -> float:
     """Seconds of a step of a block, of so many that a multiprocessor has at once: by default of as
     many as there are."""
-    beside = beside or held(plan)
+    blocks = blocks or resident(plan)
     if plan.config.producers:
-        return _wgmma_step(plan, model, beside)
+        return _wgmma_step(plan, model, blocks)
     v, device, m = plan.config, plan.device, model.implicit_gemm
     rate = device.lanes * m.ffma
     if plan.precision != "fp32":
@@ -49,31 +49,31 @@ def step(plan: Tiling, model: DeviceModel = MODEL, beside: int = 0) -> float:
     work = v.block_rows * v.block_columns * v.depth
     if plan.merged > 1 and plan.precision != "fp32" and not plan.gradient:  # tiles that a group has
         work *= max(SLICE, max(plan.correlation.channels, 1)) / plan.patch_channels
-    products = m.products * beside * work / (rate * device.clock)
+    products = m.products * blocks * work / (rate * device.clock)
     if plan.precision == "fp32_split":  # each warp splits what it multiplies
         split = v.block_rows * v.warp_columns + v.block_columns * v.warp_rows
-        products += m.operand * beside * split * v.depth / (device.lanes * device.clock)
-    copied, copies = _copied(plan, model, beside)
+        products += m.operand * blocks * split * v.depth / (device.lanes * device.clock)
+    copied, copies = _copied(plan, model, blocks)
     started = m.vector * copies / device.clock
     return overlapped(model.overlap.call, products, copied, started, m.step)
 
 
-def _copied(plan: Tiling, model: DeviceModel, beside: int) -> tuple[float, float]:
+def _copied(plan: Tiling, model: DeviceModel, blocks: int) -> tuple[float, float]:
     """Seconds that L2 takes for a step of all blocks; copies of a multiprocessor's threads."""
     v, device, (of_x, of_w) = plan.config, plan.device, plan.vectors
     rows, columns = v.block_rows, v.block_columns
-    size = beside * v.depth * ITEMSIZE[plan.dtype] * (rows + columns) * device.multiprocessors
+    size = blocks * v.depth * ITEMSIZE[plan.dtype] * (rows + columns) * device.multiprocessors
     copies = columns / of_x + rows / of_w if plan.gradient else rows / of_x + columns / of_w
-    return from_l2(device, size, model), beside * v.depth * copies
+    return from_l2(device, size, model), blocks * v.depth * copies
 
 
-def _wgmma_step(plan: Tiling, model: DeviceModel, beside: int) -> float:
+def _wgmma_step(plan: Tiling, model: DeviceModel, blocks: int) -> float:
     """The same where producers copy and warpgroups multiply."""
     v, device, c, m = plan.config, plan.device, plan.correlation, model.implicit_gemm_wgmma
     columns, _ = sliced(v, ROLES[plan.direction], plan.merged, c.channels, c.out_channels)
-    work = beside * v.block_rows * columns * v.depth
+    work = blocks * v.block_rows * columns * v.depth
     products = m.products * work / (device.matrix * device.clock)
-    copied, copies = _copied(plan, model, beside)
+    copied, copies = _copied(plan, model, blocks)
     started = m.vector * copies / device.clock
     moved = m.l2 * copied
     return overlapped(model.overlap.call, products, moved, started, m.step)
@@ -104,13 +104,13 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     return _gradient_seconds(plan, model) if plan.gradient else _phases_seconds(plan, model)
 
 
-def timing_of(plan: Tiling, model: DeviceModel = MODEL, beside: int = 0) -> wgrad.Timing:
-    """What a gradient's main kernel takes, by its segments; ``beside`` as of a step."""
+def timing_of(plan: Tiling, model: DeviceModel = MODEL, blocks: int = 0) -> wgrad.Timing:
+    """What a gradient's main kernel takes, by its segments; ``blocks`` as of a step."""
     v, m = plan.config, constants(plan, model)
     return wgrad.Timing(
         plan.tiles_of_phase,
         slots(plan),
-        step(plan, model, beside) / v.depth,
+        step(plan, model, blocks) / v.depth,
         m.work_tile * v.block_rows * v.block_columns / (128 * 128),
         v.depth,
         filled=True,

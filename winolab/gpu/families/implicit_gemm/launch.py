@@ -14,7 +14,7 @@ from winolab.gpu.params import Kernels, Params, View, in_order, quotient
 from winolab.gpu.planner.request import ITEMSIZE
 
 # The axes lie between.
-PARAMS, LAST = layouts("ImplicitParams", "implicit_gemm/operands", beside="quotient")
+PARAMS, LAST = layouts("ImplicitParams", "implicit_gemm/operands", include="quotient")
 FILL_PARAMS = layout("FillParams", "implicit_gemm/fill")
 FILL_THREADS = 256  # of a block
 

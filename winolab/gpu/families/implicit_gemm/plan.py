@@ -230,7 +230,7 @@ def _timed(plan: ImplicitGemmPlan, limit: int | None) -> ImplicitGemmPlan:
         return replace(plan, predicted=cost.seconds(plan))
     g = wgrad.Gradient.of(plan.problem, unit=False)
     left = None if limit is None else limit - sum(plan.filled)
-    crowded = cost.timing_of(plan, beside=plan.config.blocks)  # segments are to fill what is held
+    crowded = cost.timing_of(plan, blocks=plan.config.blocks)  # segments are to fill what is held
     found = wgrad.choose(g, plan.positions, crowded, left, first=False)
     made = replace(plan, segments=found.count)
     return replace(made, predicted=cost.seconds(made))

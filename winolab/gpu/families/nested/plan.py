@@ -117,7 +117,7 @@ class NestedPlan(Tiling, BasePlan):
 
     def translation_units(self) -> tuple[TranslationUnit, ...]:
         """Those of filter and products; of 16 bits, whose filters take little time, one of both."""
-        return filter_units.apart(self) if self.split else (self,)
+        return filter_units.units_of(self) if self.split else (self,)
 
     def filter_source(self) -> str:
         """The text of what transforms the filter, and of scales."""

@@ -12,7 +12,7 @@ from winolab.gpu.families.patches.tiling import Patches, Tiling
 from winolab.gpu.params import MOST, Kernels, Params, View, quotient
 from winolab.gpu.planner.request import ITEMSIZE
 
-PARAMS = layout("PatchParams", "patches/kernel", beside="quotient")
+PARAMS = layout("PatchParams", "patches/kernel", include="quotient")
 
 
 def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View) -> None:

@@ -192,7 +192,7 @@ def told_block(v: DirectConfig, positions: str) -> str:
 def columns_plans(request: Request) -> Iterator[WgradColumnsPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
     g = fitting(request, PRODUCTS, VECTOR)
-    if request.config_of(ColumnsConfig) is None and (apart(g) or g.filter[2] == 1):
+    if request.config_of(ColumnsConfig) is None and (skips_columns(g) or g.filter[2] == 1):
         raise ValueError("sums by columns have taps of a filter's row that share columns of x")
     for shape in shapes(request, g, ColumnsConfig, COLUMNS):
         yield _columns(request, g, shape)
@@ -220,17 +220,17 @@ def shapes(request: Request, g: Gradient, kind: type[C], configs: Iterable[C]) -
     Raises ValueError for one asked for whose taps would have to share columns of x, and cannot.
     """
     if config := request.config_of(kind):
-        if config.n > 1 and apart(g):
+        if config.n > 1 and skips_columns(g):
             raise ValueError(
                 f"{config}: taps that are a stride or a dilation apart share no columns of x; use "
                 "a block of one tap"
             )
         yield config
     else:
-        yield from (v for v in configs if v.n <= (1 if apart(g) else g.filter[2] + 1))
+        yield from (v for v in configs if v.n <= (1 if skips_columns(g) else g.filter[2] + 1))
 
 
-def apart(g: Gradient) -> bool:
+def skips_columns(g: Gradient) -> bool:
     """Whether neighbouring columns of dy, or taps of a row, meet no neighbouring columns of x."""
     return g.stride[2] > 1 or g.dilation[2] > 1
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from winolab.algorithm import Tile
-from winolab.gpu.codegen.emit import apart, unit
+from winolab.gpu.codegen.emit import in_namespaces, unit
 from winolab.gpu.families.wgrad import MINIMAL
 from winolab.gpu.families.wgrad_ffma.config import Config
 from winolab.ref.algebra.program import Program, program
@@ -80,4 +80,4 @@ def source(tile: Tile, points: str, config: Config, segments: str = "flat") -> s
 
 def paired_source(parts: Sequence[tuple[Tile, str, Config]]) -> str:
     """One translation unit of one or both kernels of a pair, each in a namespace of its own."""
-    return apart(source(*what, segments="boxes") for what in parts)
+    return in_namespaces(source(*what, segments="boxes") for what in parts)

@@ -14,7 +14,7 @@ from operator import methodcaller
 from winolab.algorithm import Algorithm, Tile
 from winolab.arguments.variants import FUSED, FUSED_FP16
 from winolab.arguments.words import plural
-from winolab.gpu.codegen.emit import apart
+from winolab.gpu.codegen.emit import in_namespaces
 from winolab.gpu.families.stages import as_fit
 from winolab.gpu.families.wgrad import Gradient, choose, tiles
 from winolab.gpu.families.wgrad_mma import launch
@@ -129,7 +129,7 @@ class WinrsMmaPlan(PairPlan):
 
     def source(self) -> str:
         """The translation unit of each kernel, and of ``winolab_reduce``."""
-        return apart(
+        return in_namespaces(
             source(k.tile, k.points, self.precision, self.out_dtype, k.config, "boxes")
             for k in self.parts
         )
