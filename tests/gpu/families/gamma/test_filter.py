@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
+from tests.gpu.every_kernel.views import FAR
 from tests.gpu.guarded import ROOMLESS
 from tests.gpu.support.picked import of_gamma
 from tests.gpu.support.turns import turns
@@ -62,6 +63,21 @@ def test_the_same_bits_wherever_rows_are_read(direction, shape, algorithm, rows,
     assert gamma_filter.shape(its, dense=False).image == 0
     other = hosted.prepared(its, spread)
     _check_same(other, first, its)
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+@pytest.mark.parametrize("axis", [1, 2])
+def test_an_axis_of_one_element_has_any_stride(direction, axis) -> None:
+    """As views of PyTorch have: no field of the kernel's parameters holds it, nor needs to."""
+    shape = [24, 3, 3, 3, 24]
+    shape[axis] = 1
+    problem = Problem.of((1, 4, 20, 20, 24), tuple(shape), padding=(0, 1, 1))
+    its = _plan(problem, direction, "gamma:6:4:3")
+    assert gamma_filter.shape(its).image
+    w = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    strides = [FAR * 4 if i == axis else step for i, step in enumerate(w.strides)]
+    far = np.lib.stride_tricks.as_strided(w, strides=strides)
+    np.testing.assert_array_equal(hosted.prepared(its, far), hosted.prepared(its, w))
 
 
 def _check_same(found: np.ndarray, expected: np.ndarray, its: Any) -> None:

@@ -139,7 +139,9 @@ def transform(
         )
         if call.parts == 2:
             row = lowest, _row(c), step, known
-            places = (e // step if its.image else 0 for e in (-lowest, *strides[1:]))
+            sizes = c.channels, *c.filter  # where there is one element, its stride may be anything
+            steps = (e if n > 1 else 0 for e, n in zip(strides[1:], sizes, strict=True))
+            places = (e // step if its.image else 0 for e in (-lowest, *steps))
             its_own = SCALED.pack(*row, its.sharers, its.rows, its.image, *places)
             params = Params.of(params, its_own)
         early = (follows or group > 0) and call.device.early_launches
