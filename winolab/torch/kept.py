@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._autograd import _profiler_enabled
+from torch.autograd.profiler import record_function
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from winolab import calls
@@ -59,7 +61,7 @@ class KeptFilters:
             y = call(NUMBERS[direction], arguments, a, w, self.native or False)
             if y is not None:
                 return y
-        casting = plain.casting(a, w)
+        casting = plain.casting(a, w, profiled=True)
         if casting is None or not serves(a, w):
             # Where gradients are recorded filters did not count: all of it was asked.
             recorded = (a.requires_grad or w.requires_grad) and operators.records()
@@ -80,6 +82,9 @@ class KeptFilters:
             return operators.CALLS[direction](a, w, *arguments)
         found: Any = w if held is None else held
         try:
+            if _profiler_enabled():  # which sees no operator here
+                with record_function(f"winolab::conv_{direction}"):
+                    return self._run(direction, arguments, a, w, dtype, found)
             return self._run(direction, arguments, a, w, dtype, found)
         except NoWorkspace:  # beside the filter that is kept, which goes
             if found is w:

@@ -32,13 +32,15 @@ AUTOCAST_KEYS = {
 NO_AUTOCAST = reduce(or_, AUTOCAST_KEYS.values())
 
 
-def casting(*tensors: Tensor) -> frozenset[str] | None:
-    """The devices that autocast is on for, where only it and gradients look on; else None."""
+def casting(*tensors: Tensor, profiled: bool = False) -> frozenset[str] | None:
+    """The devices that autocast is on for, where only it and gradients look on, and with
+    ``profiled`` PyTorch's profiler; else None."""
     plain = PLAIN["cuda" if tensors[0].is_cuda else "cpu"]
     for each in tensors:
         if type(each) not in TENSORS or _keys_of(each).raw_repr() not in plain:
             return None
-    if forward_ad._current_level < 0 and not _functions_above() and not _profiler_enabled():
+    unseen = profiled or not _profiler_enabled()
+    if forward_ad._current_level < 0 and not _functions_above() and unseen:
         return CASTING.get((_included().raw_repr(), _excluded().raw_repr()))
     return None
 

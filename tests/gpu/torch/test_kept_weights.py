@@ -46,6 +46,24 @@ def test_data_that_lies_otherwise(prepared, monkeypatch, algorithm: str) -> None
         check(layer, x)
 
 
+@ALGORITHMS
+def test_a_profiler_sees_the_calls_that_are_made_without_it(
+    prepared, monkeypatch, algorithm: str
+) -> None:
+    """A kept filter is used under it, too: else it tells of kernels that no other call launches."""
+    layer, x = evaluated(prepared, monkeypatch, algorithm)
+    made = []
+    monkeypatch.setattr(kept, "transformed", lambda *_: made.append(1))
+    with torch.no_grad(), torch.profiler.profile() as profiled:
+        y = layer(x)
+    torch.testing.assert_close(y, THEIRS(x, layer.weight.detach()), rtol=1e-4, atol=1e-4)
+    assert not made
+    assert "winolab::conv_forward" in {event.name for event in profiled.events()}
+    with monkeypatch.context() as patched, torch.no_grad(), torch.profiler.profile():
+        patched.setattr(layer.kept, "_run", lambda *_: "kept")
+        assert layer(x) == "kept"
+
+
 def test_data_in_memory_that_was_the_weight_s(prepared, monkeypatch) -> None:
     """An allocator hands out again what was freed, whose address tells nothing then."""
     layer, x = evaluated(prepared, monkeypatch, HOW["algorithm"])
