@@ -33,7 +33,10 @@ from winolab.gpu.families.wgrad_mma import config as fused
 from winolab.gpu.families.wgrad_mma.plan import WgradMmaPlan, flat_plans
 from winolab.gpu.families.wgrad_mma.tiling import first
 from winolab.gpu.families.wgrad_thin.plan import WgradThinPlan
+from winolab.gpu.families.wgrad_winograd.plan import WgradWinogradPlan
+from winolab.gpu.families.wgrad_winograd.tiling import rounded
 from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.request import Plan, Request
 from winolab.ref.error.metrics import ADMISSIBLE
 
@@ -60,8 +63,20 @@ def plan_of(row: Timed) -> Any:
     if plans and (cut := _CUT.get(type(plans[0]))):
         return cut(plans[0], row)
     if row.workspace is not None:
-        plans = [p for p in plans if abs(p.workspace - row.workspace) <= HEADER]
+        plans = [p for p in plans if _takes(p, row.workspace)]
     return plans[0] if plans else None
+
+
+def _takes(p: Plan, workspace: int) -> bool:
+    """Whether a row's workspace is a plan's, or what it was until 2026-11-30 (docs/notes/113)."""
+    found = [p.workspace]
+    split = p.primary if isinstance(p, PlanWithFallback) else p
+    if isinstance(split, WgradWinogradPlan) and split.checks_accuracy:
+        pairs = (split.padded[0] // 64) * (split.padded[1] // 64)
+        before = split.regions["dy_losses"] + rounded(8 * split.slice * pairs)
+        behind = p.header + p.fallback.workspace if isinstance(p, PlanWithFallback) else 0
+        found.append(max(before, behind))
+    return any(abs(each - workspace) <= HEADER for each in found)
 
 
 def _sharing(p: WgradColumnsPlan, workspace: int | None) -> WgradColumnsPlan | None:

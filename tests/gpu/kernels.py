@@ -111,6 +111,9 @@ SPILLS = {
     # Outputs of four channels, each judged by itself: once a work tile, outside the products.
     "Γ8(5,4) fp32_split rows=8 share=4": 188,
     "Γ8(6,3) fp32_split rows=8 share=3 u_ring=2 narrow=32 run=1 images=4": 16,
+    # Transforms of 512 threads that have 64 or 128 registers and wait for memory, on mma.sync.
+    "Ω9(3,6) fp32_split 128x128x32 stages=3": 8,
+    "Ω19(9,8) fp32_split 128x128x32 stages=3": 40,
     "Γ19(8,9) fp32": 116,  # 736 threads leave 80 registers: nobody's pick, and no GPU timed it
     # Where α = 16 is asked for on two maps of 7 × 7: 3 to 8 % slower than what spills nothing.
     "64x32x8 stages=2+2 passes=2 rows=4 share=7 split_k=8 xvec=2 partial=24 load_warp=1": 212,

@@ -166,6 +166,7 @@ STRUCTS = {
         [("TransformSide", "wgrad_winograd/transform")],
     ),
     "products": ("GemmParams", "wgrad_winograd/scheduler", [wgrad_winograd.GEMM_PARAMS], []),
+    "losses": ("LossesParams", "wgrad_winograd/kernel", [wgrad_winograd.LOSSES_PARAMS], []),
     "finish": ("FinishParams", "wgrad_winograd/kernel", [wgrad_winograd.FINISH_PARAMS], []),
     "columns": (
         "ColumnParams",
@@ -267,7 +268,7 @@ def test_structs_within_others_part_the_runs_of_fields() -> None:
                                  ("batch_stride", LONG))  # fmt: skip
     assert behind.fields == (("describers", INT),)
     sides = layout("TransformParams", "wgrad_winograd/transform").fields
-    assert [name for name, _ in sides[::12]] == ["x_data", "dy_data", "images"]
+    assert [name for name, _ in sides[:36:12]] == ["x_data", "dy_data", "images"]
     with pytest.raises(ValueError, match=r"InputParams of nested/input_params\.cuh has 2 runs"):
         layout("InputParams", "nested/input_params")
     with pytest.raises(ValueError, match="there is no struct Params"):

@@ -72,7 +72,7 @@ def seconds(
     main += copying(d, sums * (3 if chunk.count > 1 else 1), model)
     launches = -(-base.taps // taps)
     if base.checks_accuracy:
-        main += device.launch  # budgets of what low parts may lose
+        main += device.launch  # what low parts may have lost
     found = chunk.count * (transform + device.launch + launches * main)
     return p.groups * (found + launches * (copying(d, sums, model) + device.launch))
 

@@ -1,6 +1,6 @@
 // What follows the products of Ωα(n, r) on Tensor Cores: winolab_wgrad_winograd_finish adds the segments up and
-// applies AT; split products have a budget of what their low parts may have lost, which results must
-// stand well above (winolab_wgrad_winograd_budget, fallback.cuh).
+// applies AT. Of split products winolab_wgrad_winograd_losses adds up what low parts may have lost of
+// each channel of x and dy: where one lost more than FP32's error, the fallback follows (fallback.cuh).
 #pragma once
 
 #include PRODUCTS_FILE
@@ -12,52 +12,60 @@ struct FinishParams {
   long long dw_out, dw_depth, dw_row, dw_tap;  // strides in elements; channels are contiguous
   int out_channels, channels, padded_out, padded;
   int taps, first_tap, taps_height, pieces, taps_width, segments;
-  const float2* budget;  // null where results are not checked
+  const double* totals;  // of winolab_wgrad_winograd_losses, null where nothing is checked
   int* flags;
-  float least;  // of the sum of |dw| of N taps, times the budget
 };
 
-// Where the product of two blocks' scales underflows, their positions are left out of the sums: up
-// to 2^-149 · 2^28 each, as much as a block of this scale may lose in low parts.
-constexpr float DROPPED = 1.0f / (1ull << 54) / (1ull << 54);
+// What low parts lost of each channel beyond what they may, over all positions.
+struct LossesParams {
+  const float* dy_scale;
+  const float* x_scale;
+  const float* dy_losses;  // as transform.cuh wrote them
+  const float* x_losses;
+  double* totals;  // [outputs, padded, then channels, padded]
+  int* flags;
+  int dy_blocks, x_blocks, dy_steps, x_steps, pieces;  // steps of KB positions
+};
 
-// The sum of the products of two blocks' scales over a tap's steps, and the largest of them: sum
-// times largest is at least the sum of their squares. A block of threads has 64 × 64 channels.
+// Adds a chunk's to the totals. A block of threads has 64 channels of a piece, and each of its
+// groups of 64 threads some steps.
 extern "C" __global__ void __launch_bounds__(256, 4)
-    winolab_wgrad_winograd_budget(const __grid_constant__ GemmParams p) {
+    winolab_wgrad_winograd_losses(const __grid_constant__ LossesParams p) {
   launch_before_done();
   if constexpr (PARTS == 2) {
-    __shared__ float sums[8];
-    __shared__ float largest[8];
-    const GemmWorkTile work(p, blockIdx.y * p.tiles_m * p.tiles_n);
-    const int block_v = blockIdx.x % p.v_blocks, block_u = blockIdx.x / p.v_blocks;
-    const float* u_scale = p.u_scale + block_u * (p.u_positions / KS);
-    const float* v_scale =
-        p.v_scale + ((long long)work.piece * p.v_blocks + block_v) * (p.v_positions / KS);
-    float sum = 0.0f, most = 0.0f;
-    for (int step = threadIdx.x; step < work.end; step += 256) {
-      const Cursor at(work, step);
-      const float u = __ldg(u_scale + at.u / KS), v = __ldg(v_scale + at.v / KS);
-      float scale = __fmul_rn(fabsf(u), fabsf(v));
-      const bool underflow = scale == 0.0f && u != 0.0f && v != 0.0f;
-      if (u < 0.0f || v < 0.0f || underflow) p.flags[TINY] = 1;
-      if (underflow) scale = DROPPED;
-      sum = __fadd_rn(sum, scale), most = fmaxf(most, scale);
+    __shared__ double shared[256];
+    const int thread = threadIdx.x, channel = thread % 64;
+    const bool x = (int)blockIdx.x >= p.dy_blocks;
+    const int index = x ? blockIdx.x - p.dy_blocks : blockIdx.x;
+    const int steps = x ? p.x_steps : p.dy_steps;
+    const float* scales = (x ? p.x_scale : p.dy_scale) + (long long)index * steps;
+    const float* losses = (x ? p.x_losses : p.dy_losses) + (long long)index * steps * 64 + channel;
+    double excess = 0.0;
+    unsigned worst = 0;
+    for (int step = blockIdx.y * 4 + thread / 64; step < steps; step += gridDim.y * 4) {
+      const float scale = __ldg(scales + step);  // its inverse, 0 for a block of zeros
+      if (scale == 0.0f) continue;
+      excess = __fma_rn(__dmul_rn(scale, scale), losses[(long long)step * 64], excess);
+      worst = max(worst, (254u << 23) - __float_as_uint(scale));
     }
-#pragma unroll
-    for (int lane = 16; lane; lane /= 2) {
-      sum = __fadd_rn(sum, __shfl_xor_sync(0xffffffffu, sum, lane));
-      most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, lane));
-    }
-    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum, largest[threadIdx.x / 32] = most;
+    if (channel == 0 && worst) atomicMax(p.flags + WORST_SCALES + x, (int)worst);
+    shared[thread] = excess;
     __syncthreads();
-    if (threadIdx.x) return;
+    if (thread >= 64) return;
 #pragma unroll
-    for (int i = 1; i < 8; ++i) sum = __fadd_rn(sum, sums[i]), most = fmaxf(most, largest[i]);
-    float2* to = reinterpret_cast<float2*>(p.m) + (long long)blockIdx.y * gridDim.x + blockIdx.x;
-    const float2 before = p.accumulate ? *to : make_float2(0.0f, 0.0f);
-    *to = make_float2(__fadd_rn(sum, before.x), fmaxf(most, before.y));
+    for (int i = 64; i < 256; i += 64) excess = __dadd_rn(excess, shared[thread + i]);
+    const int first = x ? p.dy_blocks + index % p.x_blocks : index;
+    if (excess != 0.0) atomicAdd(p.totals + first * 64 + channel, excess);
   }
+}
+
+// Whether a channel of dy or of x lost more than FP32's own error allows, or positions are missing
+// in sums because the product of their scales underflows.
+__device__ __forceinline__ bool lossy(const FinishParams& p, int out, int channel) {
+  const float of_dy = __uint_as_float((254u << 23) - (unsigned)p.flags[WORST_SCALES]);
+  const float of_x = __uint_as_float((254u << 23) - (unsigned)p.flags[WORST_SCALES + 1]);
+  const bool within = p.totals[out] <= 0.0 && p.totals[p.padded_out + channel] <= 0.0;
+  return !within || __fmul_rn(of_dy, of_x) == 0.0f;
 }
 
 __device__ __forceinline__ void store(Output* to, float value) {
@@ -84,13 +92,12 @@ extern "C" __global__ void __launch_bounds__(256)
   launch_before_done();
   sum_segments(m, stride, p.segments, state);
   transform_output(state, taps);
-  if (PARTS == 2 && p.budget) {
-    const int pair = (blockIdx.y * (p.padded_out / 64) + out / 64) * (p.padded / 64) + channel / 64;
-    const float2 budget = __ldg(p.budget + pair);
+  if (PARTS == 2 && p.totals) {
     float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < N; ++i) sum = __fadd_rn(sum, fabsf(taps[i]));
-    judge(p.flags, sum, __fmul_rn(p.least, __fmul_rn(sqrtf(budget.x), sqrtf(budget.y))));
+    const bool finite = sum < __int_as_float(0x7f800000);
+    if (!finite || blockIdx.y == 0 && lossy(p, out, channel)) p.flags[LOST] = 1;
   }
   Output* dw = p.dw + out * p.dw_out + fd * p.dw_depth + fh * p.dw_row + channel;
 #pragma unroll

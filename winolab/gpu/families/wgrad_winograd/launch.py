@@ -9,20 +9,19 @@ products on wgmma or mma.sync, adding to what earlier chunks left; a last one su
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
-from math import prod
+from math import pi, prod
 
-from winolab.algorithm import Tile
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.scale import SHARE
-from winolab.gpu.families.wgrad_winograd.tiling import SCALING, Chunk, Tiling
+from winolab.gpu.families.wgrad_winograd.tiling import Chunk, Tiling
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE
-from winolab.ref.algebra.transforms import transforms
 
 TRANSFORM_PARAMS = layout("TransformParams", "wgrad_winograd/transform")
 GEMM_PARAMS = layout("GemmParams", "wgrad_winograd/scheduler")
+LOSSES_PARAMS = layout("LossesParams", "wgrad_winograd/kernel")
 FINISH_PARAMS = layout("FinishParams", "wgrad_winograd/kernel")
+STEPS = 32  # whose losses a block of threads adds up, in four groups
 
 
 def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspace: int) -> None:
@@ -39,6 +38,8 @@ def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspac
             _transform(call, kernels, x, dy, workspace, chunk, first)
             for taps in slices:
                 _products(call, kernels, workspace, chunk, taps)
+                if call.checks_accuracy and taps is slices[0]:
+                    _losses(call, kernels, workspace, chunk)
                 if chunk is call.chunks[-1]:
                     _finish(call, kernels, dw, workspace, taps)
 
@@ -52,6 +53,10 @@ def _transform(
         workspace + call.regions[name] for name in ("u", "v", "u_scale", "v_scale")
     )
     m, n = call.padded
+    totals, x_losses, dy_losses = (
+        workspace + call.regions[name] if call.checks_accuracy else 0
+        for name in ("totals", "x_losses", "dy_losses")
+    )
     params = TRANSFORM_PARAMS.pack(
         x.address + size * (chunk.image * x.strides[0] + chunk.x_row * x.strides[2]),
         v,
@@ -79,6 +84,11 @@ def _transform(
         pad,
         call.pieces,
         workspace if first and call.checks_accuracy else 0,
+        totals if chunk is call.chunks[0] else 0,
+        m + n,
+        x_losses,
+        dy_losses,
+        *most(call),
     )
     block = call.config.ks if call.parts == 2 else 16
     u_positions, v_positions = call.positions(chunk)
@@ -93,11 +103,22 @@ def _products(call: Tiling, kernels: Kernels, workspace: int, chunk: Chunk, taps
     early, threads = call.device.early_launches, call.config.threads
     kernel = kernels[f"winolab_wgrad_winograd_{call.config.products}"]
     kernel((blocks, 1, 1), threads, params, early)
-    if call.checks_accuracy:
-        m, n = call.padded
-        params = _sums(call, workspace, chunk, taps, "budget", 1)
-        grid = (m // 64 * (n // 64), len(taps), 1)
-        kernels["winolab_wgrad_winograd_budget"](grid, 256, params, early)
+
+
+def _losses(call: Tiling, kernels: Kernels, workspace: int, chunk: Chunk) -> None:
+    """Add up what low parts may have lost in a chunk."""
+    m, n = call.padded
+    steps = [positions // call.config.ks for positions in call.positions(chunk)]
+    regions = ("u_scale", "v_scale", "dy_losses", "x_losses", "totals", "flags")
+    params = LOSSES_PARAMS.pack(
+        *(workspace + call.regions[name] for name in regions),
+        m // 64,
+        n // 64,
+        *steps,
+        call.pieces,
+    )
+    grid = (m // 64 + n // 64 * call.pieces, -(-max(steps) // STEPS), 1)
+    kernels["winolab_wgrad_winograd_losses"](grid, 256, params, call.device.early_launches)
 
 
 def _finish(call: Tiling, kernels: Kernels, dw: View, workspace: int, taps: range) -> None:
@@ -115,9 +136,8 @@ def _finish(call: Tiling, kernels: Kernels, dw: View, workspace: int, taps: rang
         call.pieces,
         taps_width,
         call.segments,
-        workspace + call.regions["budget"] if call.checks_accuracy else 0,
+        workspace + call.regions["totals"] if call.checks_accuracy else 0,
         workspace if call.checks_accuracy else 0,
-        least(call) if call.checks_accuracy else 0.0,
     )
     grid = (-(-call.channels * call.out_channels // 256), len(taps), 1)
     kernels["winolab_wgrad_winograd_finish"](grid, 256, params, call.device.early_launches)
@@ -149,24 +169,12 @@ def _sums(
         -pad_depth,
         chunk.row - pad - chunk.x_row,
         int(chunk is not call.chunks[0]),
-        workspace if call.checks_accuracy else 0,
     )
 
 
-def least(call: Tiling) -> float:
-    """The least sum of |dw| of n taps, in budgets: FP32's error is then as large as the parts'.
-
-    A state's sum over blocks of ks positions, each with a scale p, loses 2^-25/√3 of either
-    operand, whose elements are at most 2^14: √(2/3) 2^-11 √(ks Σ p²).
+def most(call: Tiling) -> tuple[float, float]:
+    """What a channel of x and of dy may lose, in squares of 2^-25/√3 as they reach results, times
+    the squares of its elements: each half of what SHARE allows. Those of x count once a window.
     """
-    terms = call.problem.batch * prod(call.problem.output)
-    growth = _growth(call.tile, call.points)
-    parts = SHARE * 2**0.5 * 2**14 * growth
-    return call.tile.n * parts * (call.config.ks / terms) ** 0.5
-
-
-@cache
-def _growth(tile: Tile, points: str) -> float:
-    """Growth of the states' independent errors, in a tap."""
-    made = transforms(tile.n, tile.r, points, SCALING).AT
-    return (sum(float(e) ** 2 for row in made for e in row) / tile.n) ** 0.5
+    both = call.problem.batch * prod(call.problem.output) / (pi * SHARE**2)
+    return both * call.tile.r / call.tile.inputs, both

@@ -116,7 +116,7 @@ class WgradWinogradPlan(Tiling, BasePlan):
         return {
             "winolab_wgrad_winograd_transform": 0,
             f"winolab_wgrad_winograd_{self.config.products}": self.config.shared_memory(self.parts),
-            "winolab_wgrad_winograd_budget": 0,
+            "winolab_wgrad_winograd_losses": 0,
             "winolab_wgrad_winograd_finish": 0,
         }
 
@@ -272,7 +272,7 @@ def _best(
         if parts == 2:
             sides += [side // (64 * alpha * v.ks) for side in sides]
         if base.checks_accuracy:
-            sides += [FLAGS]
+            sides += [FLAGS, *(64 * side for side in sides[2:]), 8 * (m + n)]
         steps = -(-chunk.positions // v.ks)
         least = max(narrow, math.ceil(chunk.count * steps * gain / LONGEST_SUM))
         slices = {taps, max(1, min(taps, SUMS // sums_tap))} if chunk.count == 1 else {taps}
@@ -281,8 +281,7 @@ def _best(
             filling = min(slots * waves // work_tiles, 64, steps // 4)
             filling = max(1, filling, min(least, steps))
             segments = count or filling
-            budget = m * n // 512 * slice_ if base.checks_accuracy else 0
-            workspace = sum(map(rounded, (*sides, segments * sums_tap * slice_, budget)))
+            workspace = sum(map(rounded, (*sides, segments * sums_tap * slice_)))
             if workspace > limit:
                 needed.append(workspace)
                 continue

@@ -16,7 +16,6 @@ struct GemmParams {
   int pitch, batches, depths, rows, out_depths, out_rows;
   int depth_shift, row_shift;  // x row of dy row 0 and filter row 0 in this chunk
   int accumulate;              // m holds sums of earlier chunks
-  int* flags;                  // of fallback.cuh, for the budget
 };
 
 constexpr int BM = 64 * GROUPS_M, GROUPS_N = GROUPS / GROUPS_M;

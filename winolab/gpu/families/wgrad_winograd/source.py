@@ -11,7 +11,7 @@ from winolab.gpu.families.wgrad import TYPES
 from winolab.gpu.families.wgrad_winograd.config import Config
 from winolab.gpu.families.wgrad_winograd.tiling import SCALING
 from winolab.gpu.planner.request import DTYPES
-from winolab.ref.algebra.transforms import transforms
+from winolab.ref.algebra.transforms import Matrix, transforms
 from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
 
 ACCURATE = 10  # the largest minimal alpha whose split products are as accurate as FFMA's
@@ -27,7 +27,8 @@ def accurate(tile: Tile, points: str) -> bool:
 @lru_cache(maxsize=256)
 def source(tile: Tile, points: str, precision: str, out_dtype: str, config: Config) -> str:
     """The translation unit of one config: the transforms, the products and the finish."""
-    programs = transforms(tile.n, tile.r, points, SCALING).programs
+    made = transforms(tile.n, tile.r, points, SCALING)
+    programs = made.programs
     wide = precision == "fp32_split" and not accurate(tile, points)
     constants = {
         "N": tile.n,
@@ -52,4 +53,14 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, config: Conf
             "PRODUCTS_FILE": f"{config.products}.cuh",
             "SUMS_FILE": "sums_fp64.cuh" if wide else "sums.cuh",
         },
+        {"REACH": f"{{{_reach(made.AT, made.BT)}, {_reach(made.AT, made.G)}}}"},
     )
+
+
+def _reach(at: Matrix, other: Matrix) -> str:
+    """How far the square of what each state loses reaches a tap, on average: AT's squares, times
+    those of the other operand's transform, of whose elements the same is expected; in C."""
+    outputs = [sum(float(row[s]) ** 2 for row in at) / len(at) for s in range(len(at[0]))]
+    inputs = [sum(float(v) ** 2 for v in row) for row in other]
+    products = (float(f"{a * b:.8g}") for a, b in zip(outputs, inputs, strict=True))
+    return f"{{{', '.join(f'{product}f' for product in products)}}}"

@@ -51,7 +51,7 @@ class Tiling:
 
     @property
     def checks_accuracy(self) -> bool:
-        """Whether results are held against what low parts may have lost (fallback.cuh).
+        """Whether channels are held against what their low parts may have lost (fallback.cuh).
 
         Not those of direct: a single weight may be near 0 by chance.
         """
@@ -142,6 +142,7 @@ class Tiling:
         most, (m, n) = self.largest, self.padded
         states = 2 * self.parts * self.tile.alpha
         scale = 4 if self.parts == 2 else 0
+        lossy = 4 if self.checks_accuracy else 0
         sizes = {
             "flags": FLAGS if self.checks_accuracy else 0,
             "u": states * m * most[0],
@@ -149,7 +150,9 @@ class Tiling:
             "u_scale": scale * (m // 64) * (most[0] // self.config.ks),
             "v_scale": scale * (n // 64) * (most[1] // self.config.ks) * self.pieces,
             "m": 4 * self.segments * self.tile.alpha * self.slice * m * n,
-            "budget": 8 * self.slice * (m // 64) * (n // 64) if self.checks_accuracy else 0,
+            "dy_losses": lossy * m * (most[0] // self.config.ks),
+            "x_losses": lossy * n * (most[1] // self.config.ks) * self.pieces,
+            "totals": 2 * lossy * (m + n),
             "end": 0,
         }
         ends = accumulate(map(rounded, sizes.values()))

@@ -9,7 +9,7 @@
 // by ^ (k % 8). Wide filters take pieces of N taps, each with a V.
 // FP32 data become a high and a low FP16 part (PARTS = 2), scaled by a power of two of each block
 // of KB positions × 64 channels, whose inverse is kept in [piece][block of channels][k / KB]: 0 for a
-// block of zeros, negative where an element that is not zero may have vanished beside the others.
+// block of zeros. Beside it is what low parts may lose of each channel, in units of that inverse.
 #pragma once
 
 #include "either.cuh"
@@ -23,7 +23,8 @@ using Output = Either<OUTPUT == 0, float, unsigned short>::type;
 constexpr bool BF16 = INPUT == 2;
 constexpr int KB = PARTS == 2 ? KS : 16;  // positions of a block of the transform
 constexpr int LARGEST = 13;               // exponent of the largest scaled element of a block
-constexpr float VANISHING = 1.0f / (1 << 22);  // of scaled elements: high parts may be 0
+constexpr float LOSSY = 0.25f;  // of scaled states: below, a low part is a subnormal number or 0
+constexpr int WORST_SCALES = 4;  // among the flags: largest scales of dy and of x, as bits
 // A state of 16-bit data may be 2 times the largest element: halved, it does not overflow.
 constexpr float HALVED = INPUT == 0 ? 1.0f : 0.5f;
 
@@ -39,7 +40,12 @@ struct TransformParams {
   TransformSide x, dy;
   int images, batch, batches;  // all, and in how many batches of how many
   int units, pitch, pad_width, pieces;
-  int* flags;  // to be cleared, or null
+  int* flags;      // to be cleared, or null
+  double* totals;  // the same, of so many channels (kernel.cuh)
+  int all_channels;
+  float* losses_x;   // [piece][block of channels][k / KB][64 channels], or null
+  float* losses_dy;  // the same
+  float most_x, most_dy;  // that a channel may lose, times the squares of its elements
 };
 
 constexpr int WIDE = INPUT == 0 ? 2 : 4;  // channels of a lane
@@ -81,21 +87,36 @@ __device__ __forceinline__ void store_wide(unsigned short* to, const unsigned (&
 }
 
 // The power of two that brings the largest element of the thread block's below 2^(LARGEST+1), 0
-// where there is none but zeros; ``vanishes``: a smaller one's high part may be 0.
-__device__ __forceinline__ float block_scale(unsigned largest, unsigned smallest, bool& vanishes) {
-  __shared__ unsigned shared[KB];
+// where there is none but zeros.
+__device__ __forceinline__ float block_scale(unsigned largest) {
+  __shared__ unsigned shared[KB / 2];
   largest = __reduce_max_sync(0xffffffffu, largest);
-  smallest = __reduce_max_sync(0xffffffffu, smallest);
   const int warp = threadIdx.x / 32;
-  if (threadIdx.x % 32 == 0) shared[warp] = largest, shared[KB / 2 + warp] = smallest;
+  if (threadIdx.x % 32 == 0) shared[warp] = largest;
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < KB / 2; ++i)
-    largest = max(largest, shared[i]), smallest = max(smallest, shared[KB / 2 + i]);
+  for (int i = 0; i < KB / 2; ++i) largest = max(largest, shared[i]);
   const int exponent = 254 + LARGEST - (int)(largest >> 23);
-  const float scale = largest ? __uint_as_float((unsigned)min(exponent, 253) << 23) : 0.0f;
-  vanishes = __fmul_rn(__uint_as_float(0u - smallest), scale) < VANISHING;
-  return scale;
+  return largest ? __uint_as_float((unsigned)min(exponent, 253) << 23) : 0.0f;
+}
+
+// What low parts lose of a block's 64 channels beyond what they may, by warps of the block: in
+// shared memory, as threads' registers are full.
+using Losses = float[KB / 2][64];
+
+__device__ __forceinline__ void keep_losses(Losses& losses, const float (&excess)[WIDE], bool add) {
+  float* own = &losses[threadIdx.x / 32][threadIdx.x % LANES * WIDE];
+#pragma unroll
+  for (int c = 0; c < WIDE; ++c) own[c] = add ? __fadd_rn(own[c], excess[c]) : excess[c];
+}
+
+__device__ __forceinline__ void store_losses(float* to, const Losses& losses) {
+  __syncthreads();
+  if (threadIdx.x >= 64) return;
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < KB / 2; ++i) sum = __fadd_rn(sum, losses[i][threadIdx.x]);
+  to[threadIdx.x] = sum;
 }
 
 // Two positions a warp of x or dy, WIDE channels a lane: load their columns, transform, store.
@@ -134,7 +155,7 @@ __device__ __forceinline__ void transform_block(const TransformParams& p, const 
   const long long k =
       (((long long)batch * side.depths + depth) * side.rows + row) * p.pitch + kb * KB;
   if constexpr (PARTS == 2) {
-    unsigned largest = 0, smallest = 0;  // the latter negated, so that zeros do not count
+    unsigned largest = 0;
 #pragma unroll
     for (int i = 0; i < REPEATS; ++i)
 #pragma unroll
@@ -143,16 +164,13 @@ __device__ __forceinline__ void transform_block(const TransformParams& p, const 
         for (int c = 0; c < WIDE; ++c) {
           const unsigned bits = __float_as_uint(d[i][j][c]) & 0x7fffffffu;
           largest = max(largest, bits < 0x7f800000u ? bits : 1u);  // infinity makes no scale
-          smallest = max(smallest, 0u - bits);
         }
-    bool vanishes;
-    scale = block_scale(largest, smallest, vanishes);
+    scale = block_scale(largest);
     if (threadIdx.x == 0)
       side.scale[((long long)piece * side.blocks + block) * (positions / KB) + k / KB] =
-          scale == 0.0f ? 0.0f
-                        : __uint_as_float(((254u << 23) - __float_as_uint(scale)) |
-                                          (unsigned)vanishes << 31);
+          scale == 0.0f ? 0.0f : __uint_as_float((254u << 23) - __float_as_uint(scale));
   }
+  __shared__ Losses losses;
   const long long state_stride = side.blocks * positions * 64;
 #pragma unroll
   for (int i = 0; i < REPEATS; ++i) {
@@ -161,6 +179,9 @@ __device__ __forceinline__ void transform_block(const TransformParams& p, const 
                          (block * positions + k + at) * 64 +
                          ((lane * WIDE / 8) ^ (at % 8)) * 8 + lane * WIDE % 8;
     float state[WIDE][ALPHA];
+    // Squares of what low parts may lose of split products' channels, as far as they reach results,
+    // less what they may.
+    float excess[WIDE] = {};
 #pragma unroll
     for (int c = 0; c < WIDE; ++c) {
       float column[COUNT];
@@ -171,6 +192,12 @@ __device__ __forceinline__ void transform_block(const TransformParams& p, const 
         transform_input(column, state[c]);
       else
         transform_filter(column, state[c]);
+      if constexpr (PARTS == 2) {
+        const float most = X ? p.most_x : p.most_dy;
+#pragma unroll
+        for (int j = 0; j < COUNT; ++j)
+          excess[c] = __fmaf_rn(column[j], -__fmul_rn(column[j], most), excess[c]);
+      }
     }
 #pragma unroll
     for (int s = 0; s < ALPHA; ++s) {
@@ -186,9 +213,30 @@ __device__ __forceinline__ void transform_block(const TransformParams& p, const 
         }
       }
       store_wide(to + s * state_stride, high);
-      if constexpr (PARTS == 2) store_wide(to + (ALPHA + s) * state_stride, low);
+      if constexpr (PARTS == 2) {
+        store_wide(to + (ALPHA + s) * state_stride, low);
+        constexpr float reach[2][ALPHA] = REACH;  // of dy and of x: source.py
+#pragma unroll
+        for (int c = 0; c < WIDE; ++c)
+          if (state[c][s] != 0.0f && fabsf(state[c][s]) < LOSSY)
+            excess[c] = __fadd_rn(excess[c], reach[X][s]);
+      }
     }
+    if constexpr (PARTS == 2) keep_losses(losses, excess, i > 0);
   }
+  if constexpr (PARTS == 2) {
+    float* to_losses = X ? p.losses_x : p.losses_dy;
+    const long long at = ((long long)piece * side.blocks + block) * (positions / KB) + k / KB;
+    if (to_losses) store_losses(to_losses + at * 64, losses);
+  }
+}
+
+// By the first block, what winolab_wgrad_winograd_losses adds to.
+__device__ __forceinline__ void clear_losses(const TransformParams& p) {
+  if (blockIdx.x) return;
+  if (p.flags && threadIdx.x < 2) p.flags[WORST_SCALES + threadIdx.x] = 0;
+  if (!p.totals) return;
+  for (int i = threadIdx.x; i < p.all_channels; i += blockDim.x) p.totals[i] = 0.0;
 }
 
 // Blocks of a multiprocessor, 1024 threads; wide tiles have no registers for as many.
@@ -198,6 +246,7 @@ extern "C" __global__ void __launch_bounds__(KB * 16, TOGETHER)
   next_launch_may_begin();
   launch_before_done();
   if (p.flags && blockIdx.x == 0 && threadIdx.x < 3) p.flags[threadIdx.x] = 0;
+  if constexpr (PARTS == 2) clear_losses(p);
   const int blocks_k = p.pitch / KB;
   const int dy_blocks = p.batches * p.dy.depths * p.dy.rows * blocks_k * p.dy.blocks;
   const int index = blockIdx.x;
