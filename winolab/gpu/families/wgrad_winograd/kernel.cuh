@@ -27,35 +27,43 @@ struct LossesParams {
   int dy_blocks, x_blocks, dy_steps, x_steps, pieces;  // steps of KB positions
 };
 
+constexpr int PART = 8;
+
 // Adds a chunk's to the totals. A block of threads has 64 channels of a piece, and each of its
-// groups of 64 threads some steps.
+// groups of 64 threads the steps of a part, all loaded at once.
 extern "C" __global__ void __launch_bounds__(256, 4)
     winolab_wgrad_winograd_losses(const __grid_constant__ LossesParams p) {
+  next_launch_may_begin();
   launch_before_done();
   if constexpr (PARTS == 2) {
     __shared__ double shared[256];
     const int thread = threadIdx.x, channel = thread % 64;
     const bool x = (int)blockIdx.x >= p.dy_blocks;
     const int index = x ? blockIdx.x - p.dy_blocks : blockIdx.x;
-    const int steps = x ? p.x_steps : p.dy_steps;
+    const int steps = x ? p.x_steps : p.dy_steps, first = (blockIdx.y * 4 + thread / 64) * PART;
     const float* scales = (x ? p.x_scale : p.dy_scale) + (long long)index * steps;
     const float* losses = (x ? p.x_losses : p.dy_losses) + (long long)index * steps * 64 + channel;
-    double excess = 0.0;
+    float scale[PART], excess[PART];
+#pragma unroll
+    for (int i = 0; i < PART; ++i) {
+      scale[i] = first + i < steps ? __ldg(scales + first + i) : 0.0f;
+      excess[i] = first + i < steps ? __ldg(losses + (first + i) * 64ll) : 0.0f;
+    }
+    double sum = 0.0;
     unsigned worst = 0;
-    for (int step = blockIdx.y * 4 + thread / 64; step < steps; step += gridDim.y * 4) {
-      const float scale = __ldg(scales + step);  // its inverse, 0 for a block of zeros
-      if (scale == 0.0f) continue;
-      excess = __fma_rn(__dmul_rn(scale, scale), losses[(long long)step * 64], excess);
-      worst = max(worst, (254u << 23) - __float_as_uint(scale));
+#pragma unroll
+    for (int i = 0; i < PART; ++i) {
+      sum = __fma_rn(__dmul_rn(scale[i], scale[i]), excess[i], sum);
+      if (scale[i] != 0.0f) worst = max(worst, (254u << 23) - __float_as_uint(scale[i]));
     }
     if (channel == 0 && worst) atomicMax(p.flags + WORST_SCALES + x, (int)worst);
-    shared[thread] = excess;
+    shared[thread] = sum;
     __syncthreads();
     if (thread >= 64) return;
 #pragma unroll
-    for (int i = 64; i < 256; i += 64) excess = __dadd_rn(excess, shared[thread + i]);
-    const int first = x ? p.dy_blocks + index % p.x_blocks : index;
-    if (excess != 0.0) atomicAdd(p.totals + first * 64 + channel, excess);
+    for (int i = 64; i < 256; i += 64) sum = __dadd_rn(sum, shared[thread + i]);
+    const int block = x ? p.dy_blocks + index % p.x_blocks : index;
+    if (sum != 0.0) atomicAdd(p.totals + block * 64 + channel, sum);
   }
 }
 
@@ -90,6 +98,7 @@ extern "C" __global__ void __launch_bounds__(256)
   SegmentSum state[ALPHA] = {};
   float taps[N];
   launch_before_done();
+  const bool lost = PARTS == 2 && p.totals && blockIdx.y == 0 && lossy(p, out, channel);
   sum_segments(m, stride, p.segments, state);
   transform_output(state, taps);
   if (PARTS == 2 && p.totals) {
@@ -97,7 +106,7 @@ extern "C" __global__ void __launch_bounds__(256)
 #pragma unroll
     for (int i = 0; i < N; ++i) sum = __fadd_rn(sum, fabsf(taps[i]));
     const bool finite = sum < __int_as_float(0x7f800000);
-    if (!finite || blockIdx.y == 0 && lossy(p, out, channel)) p.flags[LOST] = 1;
+    if (lost || !finite) p.flags[LOST] = 1;
   }
   Output* dw = p.dw + out * p.dw_out + fd * p.dw_depth + fh * p.dw_row + channel;
 #pragma unroll

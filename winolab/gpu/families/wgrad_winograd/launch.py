@@ -21,7 +21,7 @@ TRANSFORM_PARAMS = layout("TransformParams", "wgrad_winograd/transform")
 GEMM_PARAMS = layout("GemmParams", "wgrad_winograd/scheduler")
 LOSSES_PARAMS = layout("LossesParams", "wgrad_winograd/kernel")
 FINISH_PARAMS = layout("FinishParams", "wgrad_winograd/kernel")
-STEPS = 32  # whose losses a block of threads adds up, in four groups
+STEPS = 32  # whose losses a block of threads adds up: four groups, a part each
 
 
 def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspace: int) -> None:
