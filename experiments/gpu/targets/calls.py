@@ -80,9 +80,10 @@ def _networks(part: Part, mine: Sequence[Row]) -> Iterator[Cell]:
     speeds: dict[tuple[str, str, str], dict[str, float]] = {}
     for (network, batch, kind, order, mode, step), of in by_case(mine).items():
         for peer in ("torch", "tf32"):
-            if mode == "eager" and {peer, "winolab"} <= of.keys():
+            if {peer, "winolab"} <= of.keys():
                 found = speeds.setdefault((step, kind, peer), {})
                 name = f"{network} of {batch}, channels {order}"
+                name += ", compiled" if mode == "compiled" else ""
                 found[name] = of[peer]["ms"] / of["winolab"]["ms"]
     for kind, name in PRECISIONS.items():
         training = speeds.get(("training", kind, "torch"), {})
