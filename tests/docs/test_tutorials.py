@@ -17,6 +17,7 @@ from experiments.harness import facts
 from winolab.cli.command import app
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+RESULTS = (DOCS / "results.md").read_text()
 TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
 SHOWN = re.compile(r"```console\n\$ (winolab .*?)\n(.*?)```", re.DOTALL)
 BLOCKS = re.compile(r"^```{toctree}\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -41,6 +42,19 @@ def test_commands_print_what_is_shown(
     assert done.exit_code == 0, done.output
     printed = [line.rstrip() for line in done.stdout.splitlines()]
     assert printed == shown.splitlines()
+
+
+def test_what_equal_bits_cost_is_what_results_say() -> None:
+    """The geometric mean, the least and the most, as docs/results.md has them of rows."""
+    (part,) = re.findall(r"Cost of batch_invariant=True.*?\n\n(\|.*?)\n\n", RESULTS, re.DOTALL)
+    *layers, last = part.splitlines()[2:]
+    (mean,) = re.findall(r"\| ([\d.]+) \(8 layers\) \|$", last)
+    each = [found for line in layers for found in re.findall(r"\| ([\d.]+) \(", line)]
+    least, most = min(each, key=float), max(each, key=float)
+    text = " ".join((DOCS / "tutorials" / "put_it_into_your_network.md").read_text().split())
+    said = f"{mean} times as long in geometric mean of eight cases on an H200, from {least} times"
+    assert said in text
+    assert f"to {most} for 32 small ones" in text
 
 
 def test_the_first_page_has_every_paper() -> None:
