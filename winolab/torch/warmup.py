@@ -167,7 +167,8 @@ def compile_in_background(on: bool = True) -> None:
 
     Results then differ by rounding from one call to a later one, in a way that depends on time:
     off unless it is asked for, and without effect on calls that name an algorithm. What CUDA graphs
-    capture meanwhile stays PyTorch's. Else a call waits, and logs what it waits for.
+    capture meanwhile stays PyTorch's. Else a call waits, and logs what it waits for: those of
+    winolab.conv_forward and its gradients always do, but where a tensor requires grad.
 
     >>> compile_in_background(True)
     >>> compile_in_background(False)
