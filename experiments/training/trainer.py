@@ -129,12 +129,11 @@ Watch = Callable[[int, nn.Module, float], AbstractContextManager[None]]
 
 def train(run: Run, device: str = "cpu", watch: Watch | None = None) -> dict[str, Any]:
     """Train, and tell: the loss every EVERY steps, median seconds of a step, the data's apart, the
-    device's memory, and the share of images that are told right. A loss that is no number ends
-    it. ``watch`` is entered around every step."""
+    most memory of the device that steps behind the first take (``memory_mb``; ``peak_mb`` of older
+    rows holds cuDNN's search as well, if it was made in that run), and the share of images that are
+    told right. A loss that is no number ends it. ``watch`` is entered around every step."""
     on_gpu = "cuda" in device
     model = built(run).to(device).train()
-    if on_gpu:
-        torch.cuda.reset_peak_memory_stats()
     whole: nn.Module = DistributedDataParallel(model) if world() > 1 else model
     optimizer = OPTIMIZERS[run.optimizer](model.parameters(), run.rate)
     kind = device.split(":")[0]
@@ -173,17 +172,20 @@ def train(run: Run, device: str = "cpu", watch: Watch | None = None) -> dict[str
         with watch(at, model, scaler.get_scale()) if watch else nullcontext():
             loss = step(parts)
         times.append(_clock(on_gpu) - started)
+        if on_gpu and not at:  # the first step holds what cuDNN's search for the fastest takes
+            torch.cuda.reset_peak_memory_stats()
         if at % EVERY == 0 or at == run.steps - 1:
             losses.append(_mean(loss))
             if not losses[-1] < float("inf"):
                 diverged = at
                 break
     warm = times[min(5, len(times) // 2) :]
+    peak = torch.cuda.max_memory_allocated() if on_gpu and len(times) > 1 else None
     found: dict[str, Any] = {
         **asdict(run),
         "data": ABOUT,
         "step_ms": round(1e3 * statistics.median(warm), 4),
-        "peak_mb": round(torch.cuda.max_memory_allocated() / 1e6, 1) if on_gpu else None,
+        "memory_mb": peak and round(peak / 1e6, 1),
         "losses": [round(v, 6) if v == v else None for v in losses],
         "every": EVERY,
         "diverged": diverged,

@@ -218,7 +218,7 @@ def trained(run: Run, plan: str) -> dict:
     ours = run.method == "winolab"
     return {
         **asdict(run), "plan": plan, **MACHINE, "losses": [2.0, 0.5 if ours else 0.6], "every": 10,
-        "diverged": None, "peak_mb": 100.0, "step_ms": 10.0 / (1 + ours),
+        "diverged": None, "memory_mb": 100.0, "step_ms": 10.0 / (1 + ours),
     }  # fmt: skip
 
 

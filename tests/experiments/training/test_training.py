@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from subprocess import PIPE
@@ -59,6 +60,31 @@ def test_methods_learn_the_same_from_the_same_images() -> None:
         assert row["diverged"] is None
         assert 0 <= row["test_accuracy"] <= 1
     assert rows[0]["losses"][-1] < 0.9 * rows[0]["losses"][0]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_memory_is_that_of_steps_behind_the_first(method: str, monkeypatch) -> None:
+    """The first holds what cuDNN's benchmark mode takes to search, in the first run of a shape."""
+    held = []  # MB at the peak of what came since the last reset
+
+    class Gpu(str):
+        """A device that is taken for a GPU; tensors lie on the CPU."""
+
+        def __contains__(self, text: str) -> bool:
+            return text == "cuda"
+
+    def watch(at: int, *_: object):
+        held.append(300 if at else 900)
+        return nullcontext()
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", held.clear)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: max(held, default=0) * 10**6)
+    monkeypatch.setattr(winolab.torch, "warmup", lambda *_, **__: held.append(800))
+    run = replace(TINY, method=method, steps=3, tested=0)
+    assert train(run, Gpu("cpu"), watch)["memory_mb"] == 300.0
+    assert train(replace(run, steps=1), Gpu("cpu"), watch)["memory_mb"] is None
+    assert train(run)["memory_mb"] is None
 
 
 def test_a_loss_that_is_no_number_ends_a_run() -> None:

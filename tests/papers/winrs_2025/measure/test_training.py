@@ -15,6 +15,10 @@ def test_a_run_without_pytorch_s_beside_it_is_shown() -> None:
     cells = training.cells_figure13(rows)
     assert len({c.where for c in cells}) == len(rows)
     assert not any(c.column.startswith("times") for c in cells)
+    peak = "MB at the peak"
+    assert [c.ours for c in cells if c.column == peak] == [100.0] * len(rows)
+    old = [{**row, "peak_mb": row["memory_mb"], "memory_mb": None} for row in rows]
+    assert not any(c.column == peak for c in training.cells_figure13(old))
     assert isinstance(training.curves("fp16", rows), Figure)
 
 
