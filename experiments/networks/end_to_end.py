@@ -12,9 +12,9 @@ gradients deviate from FP64, the largest difference over the largest value, of t
 video, of a part.
 
 Rows are added to experiments/results/end_to_end.jsonl as they are measured, by several processes at
-a time, too; what is there is not measured again. ``--tiny`` has small images, on the CPU where
-there is no GPU: it shows that the cases run, and its rows are marked. ``--seconds`` ends a sitting,
-``--summary`` shows ratios.
+a time, too; what is there is measured again only where ``--again`` says so, and counts no more.
+``--tiny`` has small images, on the CPU where there is no GPU: it shows that the cases run, and its
+rows are marked. ``--seconds`` ends a sitting, ``--summary`` shows ratios.
 """
 
 from __future__ import annotations
@@ -332,6 +332,7 @@ def main(
     modes: Annotated[str, typer.Option(help="eager, compiled.")] = ",".join(MODES),
     tiny: Annotated[bool, typer.Option("--tiny", help="Small images, two of them.")] = False,
     seconds: Annotated[float, typer.Option(help="No case begins later.")] = float("inf"),
+    again: Annotated[bool, typer.Option("--again", help="What is there, too.")] = False,
     summary: Annotated[bool, typer.Option("--summary", help="Show ratios, and stop.")] = False,
     output: Annotated[Path, typer.Option(help="File that rows are added to.")] = RESULTS,
 ) -> None:
@@ -349,7 +350,7 @@ def main(
     started = time.monotonic()
     done = {_key(row) for row in stored(output)}
     for case in cases(given[0], given[1], given[2], given[3], tiny):
-        if _key(asdict(case)) in done:
+        if _key(asdict(case)) in done and not again:
             continue
         if time.monotonic() - started > seconds:
             print("time is over; call again to go on")

@@ -18,9 +18,10 @@ import torch
 from torch import nn
 
 from experiments.training.images import Textures
+from experiments.training.runs import Run
 from experiments.training.tables import PRECISIONS, TILES
 from experiments.training.tiles import fitting
-from experiments.training.trainer import Run, built, orders
+from experiments.training.trainer import built, orders
 from winolab.algorithm import parse_algorithm
 from winolab.problem import Problem
 from winolab.ref.arithmetic.simulated import arithmetic

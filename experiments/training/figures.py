@@ -11,6 +11,7 @@ from experiments.harness.jobs import Row
 from experiments.harness.tables import select
 from experiments.report.figures import COLOURS, Drawn, panels_of, with_legend
 from experiments.training import processes, seeds
+from experiments.training.runs import latest
 from experiments.training.tables import NAMES, PRECISIONS, TILES
 
 LINES = {"winolab": COLOURS["best"], "torch": "black"}
@@ -18,6 +19,7 @@ LINES = {"winolab": COLOURS["best"], "torch": "black"}
 
 def simulated(rows: Sequence[Row]) -> Figure:
     """Losses over steps, of all seeds."""
+    rows = latest(rows)
     figure, panels = panels_of(1, 1, (6.5, 3.6))
     for who, name in NAMES.items():
         runs = select(rows, plan="simulated", method=who)
@@ -30,6 +32,7 @@ def simulated(rows: Sequence[Row]) -> Figure:
 
 def breaks(rows: Sequence[Row]) -> Figure:
     """Losses over steps: a panel a precision, a line a tile."""
+    rows = latest(rows)
     figure, panels = panels_of(1, 3, (10, 3.4))
     colours = dict(
         zip(TILES, ("black", COLOURS["direct"], COLOURS["best"], COLOURS["typed"]), strict=True)

@@ -16,7 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-WAVES, NOISE, OTHER, TURN = 3, 1.2, 0.6, 0.35  # of noise and another class: strengths; in radians
+from experiments.training.runs import NOISE
+
+WAVES, OTHER, TURN = 3, 0.6, 0.35  # of another class: its strength; in radians
 SPLITS = {"train": 0, "test": 1}  # even and odd seeds: a generator takes 32 bits of one
 CHUNK = 16  # images made at a time, whose waves stay in a cache
 ABOUT = "generated textures, experiments/training/images.py"

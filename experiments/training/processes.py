@@ -16,6 +16,7 @@ from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell, Table, none, one, select
 from experiments.report.figures import panels_of, with_legend
 from experiments.report.texts import Text
+from experiments.training.runs import latest
 
 NAMES = {"winolab": "winolab", "torch": "PyTorch, FP32", "tf32": "PyTorch, TF32"}
 BACKWARD = 2 / 3  # of a step's products, which an all-reduce can hide behind
@@ -94,6 +95,7 @@ def on_paper(row: Row, count: int = WIDE) -> float:
 
 def cells(rows: Sequence[Row]) -> list[Cell]:
     """A network and method by two processes: beside one, and what the sum of gradients takes."""
+    rows = latest(rows)
     return [cell for row in select(rows, plan="two") for cell in _cells(row, rows)]
 
 
@@ -127,6 +129,7 @@ def apart(some: Sequence[float | None], others: Sequence[float | None]) -> float
 
 def curves(rows: Sequence[Row]) -> Figure:
     """A panel a network: losses by two processes over those of one, which cover them if equal."""
+    rows = latest(rows)
     mine = select(rows, plan="two")
     networks = list(dict.fromkeys(row["network"] for row in mine))
     figure, panels = panels_of(1, len(networks), (4 * len(networks) + 1, 3.6), sharey=False)

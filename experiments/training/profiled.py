@@ -23,7 +23,8 @@ from experiments.harness.facts import ROOT
 from experiments.measure.throughput import stored
 from experiments.networks.end_to_end import machine
 from experiments.training.run import CIFAR
-from experiments.training.trainer import OPTIMIZERS, Run, train
+from experiments.training.runs import Run
+from experiments.training.trainer import OPTIMIZERS, train
 from winolab.cli.environment import provenance
 from winolab.lines import rewrite
 

@@ -27,7 +27,8 @@ from torch import Tensor, nn
 from experiments.harness.facts import ROOT
 from experiments.measure.published.rows import Row, layer_of
 from experiments.measure.throughput import compile_all
-from experiments.training.trainer import Run, train
+from experiments.training.runs import Run
+from experiments.training.trainer import train
 from winolab.algorithm import Problem, omega
 from winolab.arguments.variants import FUSED, FUSED_FP16
 from winolab.bench import oracle

@@ -15,7 +15,8 @@ PLANS name what is trained:
   experiments.training.run --plan two`` the same images are shared out; ``one`` has them on one GPU.
 
 Images are generated (``images.py``): Cifar and ILSVRC cannot be had. A row is added to
-experiments/results/training.jsonl when a run ends; what is there is not trained again.
+experiments/results/training.jsonl when a run ends; what is there is trained again only where
+``--again`` says so, and counts no more.
 ``--seconds`` ends a sitting, half an hour of a GPU.
 """
 
@@ -27,7 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import product, repeat
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
@@ -37,8 +38,9 @@ from experiments.harness.facts import ROOT
 from experiments.networks.end_to_end import machine
 from experiments.training import breaks
 from experiments.training.images import Textures
+from experiments.training.runs import METHODS, Run, key
 from experiments.training.tiles import OWN
-from experiments.training.trainer import METHODS, Run, agreed, built, rank, together, train, world
+from experiments.training.trainer import agreed, built, rank, together, train, world
 from winolab.cli.environment import cores, provenance
 from winolab.device import Device
 from winolab.gpu import driver
@@ -150,6 +152,7 @@ def main(
     networks: Annotated[str, typer.Option(help="Some of the plan's, with commas.")] = "",
     steps: Annotated[int | None, typer.Option(min=1, help="Instead of the plan's.")] = None,
     seconds: Annotated[float, typer.Option(help="No run begins later.")] = float("inf"),
+    again: Annotated[bool, typer.Option("--again", help="What is there, too.")] = False,
     output: Annotated[Path, typer.Option(help="File that rows are added to.")] = RESULTS,
 ) -> None:
     """Train what the file lacks."""
@@ -170,7 +173,7 @@ def main(
     started = time.monotonic()
     with together(kind) as device:
         common = {"plan": plan, **provenance(), **machine(kind)}
-        left = missing(output, runs, common["device"])
+        left = runs if again else missing(output, runs, common["device"])
         if device == "cuda":
             print(f"{prepared(left)} kernels, {time.monotonic() - started:.0f} s", flush=True)
         for run in left:
@@ -215,13 +218,8 @@ def compiled(run: Run, device: Device, workers: int) -> int:
 def missing(path: Path, runs: list[Run], device: str) -> list[Run]:
     """The runs that the file has no row of, from that device."""
     lines = path.read_text().splitlines() if path.exists() else []
-    there = {_key(row) for row in map(json.loads, lines) if row["device"] == device}
-    return [run for run in runs if _key(asdict(run)) not in there]
-
-
-def _key(row: dict[str, Any]) -> tuple[Any, ...]:
-    """What tells runs apart; rows of before a field came have its default."""
-    return tuple(row.get(name, field.default) for name, field in Run.__dataclass_fields__.items())
+    there = {key(row) for row in map(json.loads, lines) if row["device"] == device}
+    return [run for run in runs if key(asdict(run)) not in there]
 
 
 if __name__ == "__main__":

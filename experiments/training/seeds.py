@@ -12,6 +12,7 @@ from experiments.harness.missing import not_reproduced
 from experiments.harness.tables import Cell, interval, select
 from experiments.harness.verdicts import Verdict
 from experiments.report.figures import COLOURS, panels_of, with_legend
+from experiments.training.runs import latest
 
 DATA = "Images are generated, ten classes of textures (experiments/training/images.py)."
 PRINTED = 0.6  # percent of accuracy that WinRS's FP32 differs from cuDNN's by, at most
@@ -35,7 +36,7 @@ def way(row: Row) -> str:
 def by_method(rows: Sequence[Row]) -> dict[str, Runs]:
     """Runs that came to their end, of one plan and optimizer."""
     found: dict[str, Runs] = {}
-    for row in rows:
+    for row in latest(rows):
         if row["diverged"] is None:
             found.setdefault(row["method"], {})[row["seed"]] = row
     return found

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell, Table, none, one, select
 from experiments.training import processes, seeds
+from experiments.training.runs import latest
 
 TITLE = "Training"
 PAPER = "training"
@@ -41,7 +42,7 @@ def cells_simulated(rows: Sequence[Row]) -> list[Cell]:
 
 def cells_breaks(rows: Sequence[Row]) -> list[Cell]:
     """A tile's losses, what its gradients err, and the largest error predicted of a direction."""
-    found = []
+    rows, found = latest(rows), []
     for precision in PRECISIONS:
         for alpha, (algorithm, _) in TILES.items():
             for row in select(rows, plan="breaks", precision=precision, algorithm=algorithm):

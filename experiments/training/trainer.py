@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -19,48 +19,16 @@ import winolab.torch
 from experiments.harness.pytorch import tf32
 from experiments.networks.backbones import trained
 from experiments.training import processes
-from experiments.training.images import ABOUT, NOISE, Textures
+from experiments.training.images import ABOUT, Textures
+from experiments.training.runs import Run
 from experiments.training.tiles import tiled
 
 ALONE = 7  # steps without a sum of gradients, whose median counts
 EVERY = 10  # steps between losses that are kept, as the papers have it
-RATE = 0.001
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": lambda parameters, rate: torch.optim.Adam(parameters, lr=rate),
     "sgdm": lambda parameters, rate: torch.optim.SGD(parameters, lr=rate, momentum=0.9),
 }
-METHODS = ("winolab", "torch", "tf32")
-
-
-@dataclass(frozen=True)
-class Run:
-    """What is trained, and how; a row begins with its fields.
-
-    ``batch`` is of all processes. ``images`` of training make an epoch, ``tested`` are looked at in
-    the end. ``algorithm`` and ``precision`` are of winolab's layers, None its own choice. ``amp``:
-    under autocast with that type of numbers, "fp16", whose loss scale grows and shrinks. ``parts``
-    of a batch are computed one after another and their gradients summed, as so many processes do.
-    """
-
-    network: str = "small"
-    size: int = 32
-    classes: int = 10
-    optimizer: str = "adam"
-    batch: int = 64
-    images: int = 2000
-    tested: int = 1000
-    steps: int = 100
-    seed: int = 0
-    method: str = "winolab"
-    rate: float = RATE
-    noise: float = NOISE
-    algorithm: str | None = None
-    gradients: str | None = None
-    precision: str | None = None
-    scale: float = 1.0
-    processes: int = 1
-    amp: str = ""
-    parts: int = 1
 
 
 def rank() -> int:

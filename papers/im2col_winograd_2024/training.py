@@ -30,6 +30,7 @@ from experiments.report.figures import (
     with_legend,
 )
 from experiments.report.texts import Text
+from experiments.training.runs import latest
 
 PAPER = "im2col_winograd_2024"
 WHY = "no GPU has trained these yet"
@@ -48,15 +49,16 @@ def lines(number: int) -> list[tuple[str, dict[str, Any]]]:
 
 
 def pairs(number: int, rows: Sequence[Row], method: str = "torch") -> dict[str, Pair]:
-    """Our runs and another method's of the same network and optimizer, of one device."""
-    found: dict[str, Pair] = {}
+    """Our runs and another method's of the same network and optimizer, of one device, that were
+    added last."""
+    rows, found = latest(rows), dict[str, Pair]()
     for where, line in lines(number):
         name, optimizer = line["network"].lower(), line["training"].partition(",")[0].lower()
         runs = select(rows, plan=PLANS[number], network=name, optimizer=optimizer)
         for mine in select(runs, method="winolab"):
             theirs = select(runs, method=method, device=mine["device"], seed=mine["seed"])
             if theirs:
-                found.setdefault(where, (mine, theirs[0]))
+                found[where] = mine, theirs[-1]
     return found
 
 

@@ -10,8 +10,8 @@ from experiments.gpu.rows import name_of, printed_errors
 from experiments.harness.outputs import BINS
 from experiments.measure.cases import LISTS, PLAN, cases
 from experiments.training.run import FUSED, PLANS
+from experiments.training.runs import Run
 from experiments.training.tiles import OWN
-from experiments.training.trainer import Run
 from winolab.cli.bench import kernel_name
 
 MACHINE = {

@@ -16,6 +16,7 @@ from experiments.harness.tables import Cell, Table, none, one, select
 from experiments.report.figures import COLOURS, Drawn, panels_of, with_legend
 from experiments.report.texts import Text
 from experiments.training import seeds
+from experiments.training.runs import latest
 from papers.winrs_2025.grid import PAPER
 
 # By method, format and whether gradients are named: what it is called, and its colour.
@@ -38,6 +39,7 @@ def named(row: Row) -> tuple[str, str]:
 
 def runs(plan: str, rows: Sequence[Row]) -> Iterator[tuple[Row, Row | None]]:
     """Each run of a plan, with PyTorch's in FP32 of the same network and device if there is one."""
+    rows = latest(rows)
     for row in select(rows, plan=plan):
         same = {name: row[name] for name in ("network", "device", "processes")}
         yield row, next(iter(select(rows, plan=plan, method="torch", amp="", **same)), None)
@@ -65,6 +67,7 @@ def cells_figure13(rows: Sequence[Row]) -> list[Cell]:
 
 def curves(plan: str, rows: Sequence[Row]) -> Figure:
     """A panel a network: losses over steps, a line a method."""
+    rows = latest(rows)
     networks = list(dict.fromkeys(row["network"] for row in select(rows, plan=plan)))
     figure, panels = panels_of(1, len(networks), (4 * len(networks) + 1, 3.6), sharey=False)
     for panel, network in zip(panels, networks, strict=True):

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from experiments.networks import end_to_end
 from experiments.networks.backbones import small
 from experiments.networks.end_to_end import Case, Network, main
+from experiments.networks.told import by_case
 
 
 @pytest.fixture
@@ -53,6 +54,25 @@ def test_rows_are_added_once_and_deviate_little(app, tmp_path) -> None:
     assert more[:4] == rows
     assert [row["format"] for row in more[4:]] == ["bf16"] * 4
     assert all(row["logits"] < 0.1 for row in more)
+
+
+def test_what_is_there_is_measured_again_where_that_is_asked(app, tmp_path, monkeypatch) -> None:
+    """Later rows win."""
+    path = tmp_path / "rows.jsonl"
+    how = ["--tiny", "--networks", "resnet18", "--modes", "eager", "--output", str(path)]
+    how += ["--formats", "fp32", "--orders", "last"]
+    common = {"device": "CPU", "logits": 0.0, "mode": "eager", "converted": ""}
+    for times in ((10.0, 20.0), (10.0, 30.0), (10.0, 40.0)):
+        monkeypatch.setattr(end_to_end, "rows", lambda case, device, times=times: [
+            {**common, **asdict(case), "method": method, "ms": ms}
+            for method, ms in zip(("winolab", "torch"), times, strict=True)
+        ])  # fmt: skip
+        more = ["--again"] if times[1] == 40.0 else []
+        assert CliRunner().invoke(app, [*how, *more]).exit_code == 0
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["ms"] for row in rows] == [10.0, 20.0] * 2 + [10.0, 40.0] * 2
+    assert {of["torch"]["ms"] for of in by_case(rows).values()} == {40.0}
+    assert all("over torch, CPU: 4.00 of 1" in line for line in end_to_end.summarized(rows))
 
 
 def test_a_case_is_what_a_row_begins_with() -> None:

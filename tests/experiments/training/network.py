@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from torch import nn
 
-from experiments.training.trainer import Run
+from experiments.training.runs import Run
 
 TINY = Run("tiny", 8, images=64, tested=32, steps=12, batch=16, rate=0.01)
 RUN = replace(TINY, tested=0, steps=6)

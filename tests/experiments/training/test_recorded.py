@@ -9,7 +9,8 @@ import pytest
 
 from experiments.training import recorded
 from experiments.training.recorded import Recorder, planned
-from experiments.training.trainer import Run, train
+from experiments.training.runs import Run
+from experiments.training.trainer import train
 from winolab.algorithm import Problem
 from winolab.device import H100
 from winolab.gpu import driver

@@ -10,21 +10,24 @@ import socket
 import subprocess
 import sys
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from subprocess import PIPE
 from types import SimpleNamespace
 
 import pytest
 import torch
+import typer
+from typer.testing import CliRunner
 
 import winolab.torch
 from experiments.training import breaks, trainer
 from experiments.training import run as sitting
 from experiments.training.images import Textures
 from experiments.training.run import FUSED, PLANS, missing
+from experiments.training.runs import METHODS, latest
 from experiments.training.tiles import OWN, fitting
-from experiments.training.trainer import METHODS, built, orders, train
+from experiments.training.trainer import built, orders, train
 from tests.experiments.training.network import RUN, TINY, trained
 from winolab.device import H100
 from winolab.torch import operators
@@ -116,6 +119,25 @@ def test_what_was_trained_is_not_trained_again(tmp_path) -> None:
     path.write_text(json.dumps({**train(replace(TINY, steps=1)), "device": "CPU"}) + "\n")
     assert missing(path, [TINY, replace(TINY, steps=1)], "CPU") == [TINY]
     assert len(missing(path, [replace(TINY, steps=1)], "NVIDIA H200")) == 1
+
+
+def test_what_was_trained_is_trained_again_where_that_is_asked(tmp_path, monkeypatch) -> None:
+    """Later rows win, in their places; runs that differ, and other plans', stay."""
+    path, losses = tmp_path / "rows.jsonl", iter(range(9))
+    runs = [TINY, replace(TINY, seed=1)]
+    monkeypatch.setitem(PLANS, "seeds", lambda methods: iter(runs))
+    monkeypatch.setattr(sitting, "train", lambda run, _: {**asdict(run), "losses": [next(losses)]})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    app = typer.Typer()
+    app.command()(sitting.main)
+    for more in ([], [], ["--again"]):
+        asked = CliRunner().invoke(app, ["--plan", "seeds", "--output", str(path), *more])
+        assert asked.exit_code == 0, asked.output
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(row["seed"], *row["losses"]) for row in rows] == [(0, 0), (1, 1), (0, 2), (1, 3)]
+    early = {name: value for name, value in rows[0].items() if name not in ("amp", "parts")}
+    other = [{**rows[0], "plan": "two"}, {**rows[0], "device": "NVIDIA H200"}]
+    assert latest([early, *other, *rows[1:]]) == [*other, *rows[2:]]
 
 
 @pytest.mark.parametrize("plan", ["cifar", "ilsvrc"])

@@ -47,6 +47,17 @@ def test_ours_stand_beside_the_paper_s_and_are_not_judged(number: int, count: in
     assert tables[other].missing
 
 
+def test_the_last_of_several_rows_counts() -> None:
+    rows = planted("cifar")
+    again = [{**row, "step_ms": 4.0, "losses": [2.0, 1.25]} for row in rows
+             if row["method"] == "winolab"]  # fmt: skip
+    cells = training.cells_speed(5, [*rows, *again])
+    assert {c.ours for c in cells if c.column == "acceleration" and c.ours == c.ours} == {5.0}
+    assert {c.ours for c in training.cells_curves(5, [*rows, *again])} == {0.125}
+    cells = training.cells_speed(5, [*again, *rows])
+    assert {c.ours for c in cells if c.column == "acceleration" and c.ours == c.ours} == {2.0}
+
+
 @pytest.mark.parametrize("of", ["winolab", "torch"])
 def test_memory_that_may_hold_a_search_is_not_compared(of: str) -> None:
     """Rows of before have it as another field, from before cuDNN's search in the first step."""

@@ -22,6 +22,16 @@ def test_a_run_without_pytorch_s_beside_it_is_shown() -> None:
     assert isinstance(training.curves("fp16", rows), Figure)
 
 
+def test_the_last_of_several_rows_counts() -> None:
+    rows = [gpu_rows.trained(run, "fp16") for run in PLANS["fp16"](["torch", "winolab"])]
+    again = [{**row, "step_ms": 4.0} for row in rows]
+    cells = training.cells_figure13([*rows, *again])
+    assert len({(c.where, c.column) for c in cells}) == len(cells)
+    assert {c.ours for c in cells if c.column == "ms a step"} == {4.0}
+    (figure, *_) = training.curves("fp16", [*rows, *again]).axes
+    assert len(figure.lines) == len(rows) / 2  # of one network
+
+
 def test_what_is_missing_and_what_has_not_converged_is_told() -> None:
     runs = list(PLANS["fp16"](["torch", "winolab"]))
     rows = [gpu_rows.trained(run, "fp16") | {"test_accuracy": 0.95} for run in runs]

@@ -1,0 +1,58 @@
+"""What is trained, by whom, and whose a row is: without PyTorch, for tables, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+RATE = 0.001
+NOISE = 1.2  # its strength beside an image's texture
+METHODS = ("winolab", "torch", "tf32")
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is trained, and how; a row begins with its fields.
+
+    ``batch`` is of all processes. ``images`` of training make an epoch, ``tested`` are looked at in
+    the end. ``algorithm`` and ``precision`` are of winolab's layers, None its own choice. ``amp``:
+    under autocast with that type of numbers, "fp16", whose loss scale grows and shrinks. ``parts``
+    of a batch are computed one after another and their gradients summed, as so many processes do.
+    """
+
+    network: str = "small"
+    size: int = 32
+    classes: int = 10
+    optimizer: str = "adam"
+    batch: int = 64
+    images: int = 2000
+    tested: int = 1000
+    steps: int = 100
+    seed: int = 0
+    method: str = "winolab"
+    rate: float = RATE
+    noise: float = NOISE
+    algorithm: str | None = None
+    gradients: str | None = None
+    precision: str | None = None
+    scale: float = 1.0
+    processes: int = 1
+    amp: str = ""
+    parts: int = 1
+
+
+def key(row: Row) -> tuple[Any, ...]:
+    """Whose run a row is; rows of before a field came have its default."""
+    return tuple(row.get(name, field.default) for name, field in Run.__dataclass_fields__.items())
+
+
+def latest(rows: Iterable[Row]) -> list[Row]:
+    """The row of each plan's runs, on each device, that was added last, where it was added."""
+    found: dict[tuple[Any, ...], Row] = {}
+    for row in rows:
+        where = (row["plan"], row["device"], *key(row))
+        found.pop(where, None)
+        found[where] = row
+    return list(found.values())
