@@ -1,4 +1,4 @@
-"""Random tensors, and a small network."""
+"""Random tensors, and small networks."""
 
 from __future__ import annotations
 
@@ -34,3 +34,42 @@ class Net(torch.nn.Module):
         y = model(x)
         y.square().sum().backward()
         return [y.detach(), *(p.grad for p in self.parameters())]
+
+
+class Bottleneck(torch.nn.Module):
+    """1×1, 3×3 with the stride, and 1×1 of four times as many channels, beside a shortcut."""
+
+    def __init__(self, a: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(a, width, 1, bias=False)
+        self.bn1 = torch.nn.BatchNorm2d(width)
+        self.conv2 = torch.nn.Conv2d(width, width, 3, stride, padding=1, bias=False)
+        self.bn2 = torch.nn.BatchNorm2d(width)
+        self.conv3 = torch.nn.Conv2d(width, 4 * width, 1, bias=False)
+        self.bn3 = torch.nn.BatchNorm2d(4 * width)
+        self.relu = torch.nn.ReLU(inplace=True)
+        self.shortcut: torch.nn.Module = torch.nn.Identity()
+        if (a, stride) != (4 * width, 1):
+            self.shortcut = torch.nn.Sequential(
+                torch.nn.Conv2d(a, 4 * width, 1, stride, bias=False),
+                torch.nn.BatchNorm2d(4 * width),
+            )
+
+    def forward(self, x: Any) -> Any:
+        y = self.relu(self.bn1(self.conv1(x)))
+        y = self.relu(self.bn2(self.conv2(y)))
+        y = self.bn3(self.conv3(y))
+        y += self.shortcut(x)
+        return self.relu(y)
+
+
+def bottlenecks() -> torch.nn.Sequential:
+    """The stem, a stage of two blocks and one of stride 2, and ten classes."""
+    stem = (
+        torch.nn.Conv2d(3, 8, 7, 2, padding=3, bias=False),
+        torch.nn.BatchNorm2d(8),
+        torch.nn.ReLU(inplace=True),
+    )
+    blocks = Bottleneck(8, 4, 1), Bottleneck(16, 4, 1), Bottleneck(16, 8, 2)
+    head = torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(32, 10)
+    return torch.nn.Sequential(*stem, torch.nn.MaxPool2d(3, 2, padding=1), *blocks, *head)

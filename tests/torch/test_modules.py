@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 from functools import partial
 from inspect import signature
@@ -13,11 +14,13 @@ import torch
 from torch import nn
 
 import winolab.torch
-from tests.torch.network import tensors
+from tests.torch.network import bottlenecks, tensors
 from tests.torch.samples import check, exact_and_bound
 from winolab.torch import operators
 from winolab.torch.modules import OURS
 
+ROUNDED = 2.0**-8  # of a number, at most, in bfloat16
+SIGMAS = 6  # standard deviations of the loss
 PAIRS = [pytest.param(theirs, ours, id=ours.__name__) for theirs, ours in OURS.items()]
 
 
@@ -263,3 +266,75 @@ def test_a_complex_module_is_pytorch_s() -> None:
         x: Any = torch.complex(*tensors(*[(3, 4, *(9, 8)[: ndim_of(ours)])] * 2))
         torch.testing.assert_close(layer(x), reference(x), rtol=1e-13, atol=1e-13)
         torch.testing.assert_close(layer.eval()(x), reference(x), rtol=1e-13, atol=1e-13)
+
+
+def losses(model: Any, x: torch.Tensor, labels: torch.Tensor, amp: bool = True) -> torch.Tensor:
+    with torch.autocast("cpu", torch.bfloat16, enabled=amp):
+        return nn.functional.cross_entropy(model(x), labels)
+
+
+def exact(
+    model: nn.Module, x: torch.Tensor, labels: torch.Tensor
+) -> tuple[float, float, list[torch.Tensor]]:
+    """The loss in FP64, by how much roundings of all that is rounded move it, and gradients.
+
+    A rounding moves a number by up to ROUNDED of it, and the loss by its derivative: each of the
+    parameters, of the images, and of what layers return, which the next ones take. Roundings are
+    independent, so that their squares add up, and are spread evenly: a third of the largest square.
+    """
+    wide = copy.deepcopy(model).double()
+    held: list[torch.Tensor] = []
+
+    def hold(_: nn.Module, __: Any, y: torch.Tensor) -> torch.Tensor:
+        y.retain_grad()
+        held.append(y)
+        return y.clone()  # which layers in place write
+
+    for module in wide.modules():
+        if not list(module.children()):
+            module.register_forward_hook(hold)
+        if isinstance(module, nn.ReLU):
+            module.inplace = False
+    images = x.double().requires_grad_()
+    loss = losses(wide, images, labels, amp=False)
+    loss.backward()
+    numbers = [images, *held, *wide.parameters()]
+    moved = sum(float((v.detach() * v.grad).square().sum()) for v in numbers if v.grad is not None)
+    gradients = [p.grad for p in wide.parameters() if p.grad is not None]
+    return loss.item(), ROUNDED * math.sqrt(moved / 3), gradients
+
+
+def apart(model: nn.Module, gradients: list[torch.Tensor]) -> float:
+    """How far a model's gradients lie from others, over all of them."""
+    mine = [p.grad for p in model.parameters()]
+    pairs = zip(mine, gradients, strict=True)
+    return math.sqrt(sum(float((p.double() - q).square().sum()) for p, q in pairs if p is not None))
+
+
+def test_a_resnet_trains_compiled_under_autocast() -> None:
+    """Every step begins with the same weights for PyTorch's, whose gradients have the same numbers
+    rounded: errors of one distribution, a third of the gradients, where one is lost err by all."""
+    torch.compiler.reset()
+    torch.manual_seed(0)
+    theirs = bottlenecks()
+    mine = copy.deepcopy(theirs)
+    done = winolab.torch.convert(mine)
+    assert [layer.converted for layer in done.layers] == [True] * 12
+    compiled = torch.compile(mine, fullgraph=True, backend="aot_eager")
+    optimizer = torch.optim.SGD(mine.parameters(), lr=0.1, momentum=0.9)
+    x, labels = tensors((6, 3, 48, 48), dtype=torch.float32)[0], torch.arange(6)
+    found = []
+    for _ in range(3):
+        theirs.load_state_dict(mine.state_dict())
+        right, moved, gradients = exact(theirs, x, labels)
+        optimizer.zero_grad()
+        theirs.zero_grad()
+        loss, due = losses(compiled, x, labels), losses(theirs, x, labels)
+        loss.backward()
+        due.backward()
+        for got in (loss, due):
+            assert abs(got.item() - right) <= SIGMAS * moved
+        assert apart(mine, gradients) <= 2 * apart(theirs, gradients)
+        optimizer.step()
+        found.append(loss.item())
+    assert found[-1] < found[0]
