@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator
+from functools import cache, partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from torch.autograd import forward_ad
 
 import winolab.torch.operators
 from tests.torch.network import Net, tensors
-from tests.torch.samples import NAMES, entry, ours, theirs
+from tests.torch.samples import NAMES, REAL, entry, ours, theirs
 from winolab.problem import Problem
 from winolab.torch import cpu, derivatives
 from winolab.torch.asked import DIRECTIONS, options
@@ -50,22 +52,50 @@ def test_opcheck_passes(kind: str) -> None:
         torch.library.opcheck(getattr(OPERATORS, name), (*arguments, *how))
 
 
-@pytest.mark.filterwarnings("ignore:.*zero-padded copy", "ignore:The .grad attribute of a Tensor")
-@pytest.mark.parametrize("name", NAMES)
-def test_opcheck_passes_on_pytorch_s_samples(name: str) -> None:
-    """Every sample, of forward and the two gradients one in turn: all three take 38 s of a core.
-    Samples that differ in a bias alone make the same calls."""
+@cache
+def distinct(name: str) -> list[Any]:
+    """The calls of one of NAMES that PyTorch's samples make with their gradients: of forward,
+    backward data and filter. Samples that differ in a bias alone make the same."""
     calls = {}
     for sample in entry(name).sample_inputs("cpu", torch.float64, requires_grad=True):
         with Recorded() as recorded:
             ours(name)(sample.input, *sample.args, **sample.kwargs).sum().backward()
         lies = ((v.shape, v.stride()) for _, *operands, _ in recorded.calls for v in operands)
         calls[(*lies, str(recorded.calls[0][-1]))] = recorded.calls
-    taken = [each[turn % len(DIRECTIONS)] for turn, each in enumerate(calls.values())]
-    assert {direction for direction, *_ in taken} == set(DIRECTIONS)
-    for direction, a, b, rest in taken:
-        operands = (v.detach().requires_grad_() for v in (a, b))
+    return list(calls.values())
+
+
+def taken(name: str) -> Iterator[tuple[str, Any, Any]]:
+    """One direction and one dtype of every sample, in turn, and its calls: all twelve of each take
+    more than two minutes of a core."""
+    for turn, calls in enumerate(distinct(name), 6 * NAMES.index(name)):
+        yield DIRECTIONS[turn % len(DIRECTIONS)], REAL[turn % len(REAL)], calls
+
+
+@pytest.mark.parametrize("names", [NAMES[:3], NAMES[3:]], ids=["plain", "transposed"])
+@pytest.mark.filterwarnings("ignore:.*zero-padded copy")
+def test_opcheck_meets_every_dtype_in_every_direction(names: list[str]) -> None:
+    every = {name: [what for *what, _ in taken(name)] for name in names}
+    for mine in every.values():
+        assert {direction for direction, _ in mine} == set(DIRECTIONS)
+        assert {dtype for _, dtype in mine} == set(REAL)
+    met = {tuple(what) for mine in every.values() for what in mine}
+    assert met == set(product(DIRECTIONS, REAL))
+
+
+@pytest.mark.filterwarnings("ignore:.*zero-padded copy", "ignore:The .grad attribute of a Tensor")
+@pytest.mark.parametrize("name", NAMES)
+def test_opcheck_passes_on_pytorch_s_samples(name: str) -> None:
+    for direction, dtype, calls in taken(name):
+        ((a, b, rest),) = (call for named, *call in calls if named == direction)
+        operands = (lying(v, dtype).requires_grad_() for v in (a, b))
         torch.library.opcheck(getattr(OPERATORS, f"conv_{direction}"), (*operands, *rest))
+
+
+def lying(v: Any, dtype: Any) -> Any:
+    """Numbers that lie as a tensor without numbers does; rows may be one and the same."""
+    size = 1 + sum((n - 1) * stride for n, stride in zip(v.shape, v.stride(), strict=True))
+    return tensors((size,))[0].to(dtype).as_strided(v.shape, v.stride())
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
