@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import pytest
@@ -13,7 +12,15 @@ torch: Any = pytest.importorskip("torch")
 
 import winolab.torch  # noqa: E402
 from tests.torch.network import Net, tensors  # noqa: E402
-from tests.torch.samples import NAMES, exact_and_bound, ours, samples, theirs  # noqa: E402
+from tests.torch.samples import (  # noqa: E402
+    DTYPES,
+    NAMES,
+    check,
+    exact_and_bound,
+    ours,
+    samples,
+    theirs,
+)
 from tests.torch.transforms import GROUPS, SHAPES, convolve, transforms  # noqa: E402
 from winolab.torch.asked import DIRECTIONS  # noqa: E402
 
@@ -21,8 +28,9 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.filterwarnings("ignore:.*torch.jit.script"),
 ]
-# Relative RMS: of the least accurate algorithm that the planner takes, and of FP32's sums.
-MOST = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 8e-2}
+SERVED = [dtype for dtype in DTYPES if dtype != torch.float64]  # which the CPU alone serves
+# What is picked is predicted to err at most so many times as much as direct sums do.
+ADMITTED = 4
 
 
 def near(got: Any, exact: Any, most: float = 1e-5) -> bool:
@@ -30,20 +38,17 @@ def near(got: Any, exact: Any, most: float = 1e-5) -> bool:
     return got.shape == exact.shape and float((got - exact).norm()) <= most * float(exact.norm())
 
 
-@pytest.mark.parametrize("dtype", MOST, ids=str)
+@pytest.mark.parametrize("dtype", SERVED, ids=str)
 @pytest.mark.parametrize("name", NAMES)
 def test_pytorch_s_samples(name: str, dtype: Any) -> None:
-    served = 0
-    for sample in islice(samples(name, dtype, "cuda"), 6):
-        exact, _ = exact_and_bound(name, sample.input, *sample.args, **sample.kwargs)
-        try:
-            got = ours(name)(sample.input, *sample.args, **sample.kwargs)
-        except ValueError:  # in one line, which test_wrong_calls looks at
-            continue
-        served += 1
-        assert got.dtype == dtype
-        assert near(got, exact, MOST[dtype])
-    assert served > 2
+    """All of them are served: nothing about their geometry is refused."""
+    count = 0
+    for sample in samples(name, dtype, "cuda"):
+        exact, bound = exact_and_bound(name, sample.input, *sample.args, **sample.kwargs)
+        got = ours(name)(sample.input, *sample.args, **sample.kwargs)
+        check(got, exact, ADMITTED * bound, dtype)
+        count += 1
+    assert count > 8
 
 
 @pytest.mark.parametrize("last", [False, True], ids=["channels_first", "channels_last"])
