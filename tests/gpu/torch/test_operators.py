@@ -93,7 +93,6 @@ def test_a_network_trains_as_pytorch_s_does() -> None:
     torch.compiler.reset()
     models = {
         "compiled": torch.compile(net, fullgraph=True, backend="aot_eager"),
-        "replicated": torch.nn.DataParallel(net, device_ids=[0]),
         "checkpointed": partial(torch.utils.checkpoint.checkpoint, net, use_reentrant=False),
     }
     for name, model in models.items():
