@@ -317,8 +317,8 @@ MUTANTS = [
     *_of(
         "winolab/gpu/planner/fallback.py",
         "tests/gpu/planner/test_fallback_room.py",
-        ("room = p.workspace - found.kept", "room = p.workspace"),
-        ("self.kept + self.fallback.workspace)", "self.fallback.workspace)"),
+        ("room = p.workspace - found.header", "room = p.workspace"),
+        ("self.header + self.fallback.workspace)", "self.fallback.workspace)"),
     ),
     *_of(
         "winolab/ref/arithmetic/elements.py",
