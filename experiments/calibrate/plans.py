@@ -26,7 +26,7 @@ from winolab.gpu.families.im2col import plan as im2col
 from winolab.gpu.families.implicit_gemm.plan import ImplicitGemmPlan
 from winolab.gpu.families.patches import plan as patches
 from winolab.gpu.families.registry import FAMILIES
-from winolab.gpu.families.wgrad import REDUCE_THREADS, Gradient, parts_of
+from winolab.gpu.families.wgrad import REDUCE_THREADS, parts_of
 from winolab.gpu.families.wgrad_direct.chunks import Cost, blocks_of_row, ways
 from winolab.gpu.families.wgrad_direct.plan import WgradColumnsPlan
 from winolab.gpu.families.wgrad_mma import config as fused
@@ -63,11 +63,18 @@ def plan_of(row: Timed) -> Any:
     if plans and (cut := _CUT.get(type(plans[0]))):
         return cut(plans[0], row)
     if row.workspace is not None:
-        plans = [p for p in plans if _takes(p, row.workspace)]
+        plans = [p for p in plans if takes(p, row.workspace)]
     return plans[0] if plans else None
 
 
-def _takes(p: Plan, workspace: int) -> bool:
+def cut_to(p: Plan, workspace: int) -> Plan:
+    """The plan in as many segments as take a workspace, where a sum of pixels may be cut."""
+    if not isinstance(p, ImplicitGemmPlan) or not (p.segmented or workspace) or p.gradient:
+        return p
+    return replace(p, segments=max(1, workspace // (4 * p.result.weights)))
+
+
+def takes(p: Plan, workspace: int) -> bool:
     """Whether a row's workspace is a plan's, or what it was until 2026-11-30 (docs/notes/113)."""
     found = [p.workspace]
     split = p.primary if isinstance(p, PlanWithFallback) else p
@@ -100,10 +107,10 @@ def _walked(p: DepthwisePlan, row: Timed) -> DepthwisePlan:
 
 
 def _segmented(p: ImplicitGemmPlan, row: Timed) -> ImplicitGemmPlan | None:
-    """The plan with as many segments of a gradient as a row says, or as take its workspace; None
-    where threads share what one added up when rows of other sources were measured (docs/notes/088).
+    """The plan with as many segments of a sum as a row says, or as take its workspace; None where
+    threads share what one added up when rows of other sources were measured (docs/notes/088).
     """
-    if not p.gradient:
+    if not (p.gradient or p.segmented):
         return p
     segments = dict(row.cut).get("segments")
     if segments is None:
@@ -111,7 +118,7 @@ def _segmented(p: ImplicitGemmPlan, row: Timed) -> ImplicitGemmPlan | None:
         bucket = (replace(p, segments=2).workspace - one) // 2
         segments = max(1, ((row.workspace or 0) - one) // bucket)
     found = replace(p, segments=segments)
-    blocks = -(-Gradient.of(p.problem, unit=False).weights // REDUCE_THREADS)
+    blocks = -(-p.result.weights // REDUCE_THREADS)
     shared = parts_of(segments, blocks, p.device.multiprocessors) > 1
     there = row.workspace in (None, found.workspace)
     return found if there and not (shared and digest(p) != row.source) else None

@@ -23,7 +23,7 @@ from typing import Annotated, Any
 
 import typer
 
-from experiments.calibrate.plans import HEADER
+from experiments.calibrate.plans import cut_to, takes
 from experiments.harness.facts import ROOT
 from experiments.measure.cases import Case, cases
 from experiments.measure.published.rows import Kinds
@@ -116,7 +116,8 @@ def both(pair: Row, device: Device) -> Kinds:
     found: dict[Plan, str] = {}
     for side in SIDES:
         wanted, size = pair[side]
-        alike = [p for p in offered if name(p) == wanted and abs(p.workspace - size) <= HEADER]
+        named = (cut_to(p, size) for p in offered if name(p) == wanted)
+        alike = [p for p in named if takes(p, size)]
         if not alike:
             print(
                 f"{pair['layer']}: no plan is {wanted} with {size} bytes of workspace", flush=True

@@ -22,7 +22,7 @@ PROBLEM = Problem.of((8, 28, 28, 64), (64, 3, 3, 64), padding=1)
 CASES = {
     "Γ": (PROBLEM, "forward", "gamma:8:6:3"),
     "nested": (PROBLEM, "forward", "winograd:4x4:3x3"),
-    "direct": (Problem.of((8, 28, 28, 64), (64, 1, 1, 64)), "backward_data", "direct"),
+    "direct": (Problem.of((8, 28, 28, 64), (64, 1, 2, 64)), "backward_data", "direct"),
     "strided": (Problem.of((8, 28, 28, 64), (64, 3, 3, 64), stride=2), "forward", "direct"),
     "gradient": (PROBLEM, "backward_filter", "omega:4:3:2"),
 }
@@ -73,7 +73,7 @@ def test_plans_share_a_fallback_of_the_same_scale() -> None:
     first, gamma = _paired("direct"), _paired("Γ")
     other = choose(
         Request(
-            Problem.of((8, 28, 28, 64), (192, 1, 1, 64)),
+            Problem.of((8, 28, 28, 64), (192, 1, 2, 64)),
             "backward_data",
             H100,
             parse_algorithm("direct"),

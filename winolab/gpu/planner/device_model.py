@@ -10,9 +10,8 @@ import math
 import tomllib
 from dataclasses import dataclass, fields
 from importlib import resources
-from typing import Any, TypeVar
+from typing import Any
 
-T = TypeVar("T")
 FILE = "device_model.toml"
 
 
@@ -156,6 +155,7 @@ class ImplicitGemm:
     ffma: float
     vector: float
     operand: float
+    across: float
     step: float
     work_tile: float
     gather: float
@@ -379,9 +379,9 @@ def _kinds() -> dict[str, type]:
     return {name: globals()[kind] for name, kind in DeviceModel.__annotations__.items()}
 
 
-def _section(kind: type[T], name: str, found: dict[str, Any]) -> T:
+def _section(kind: type, name: str, found: dict[str, Any]) -> Any:
     entries = {key: entry for key, entry in found.items() if isinstance(entry, dict)}
-    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    known = {f.name for f in fields(kind)}
     if wrong := sorted(entries.keys() ^ known):
         said = f"has or lacks {', '.join(wrong)}; {kind.__name__} has them"
         raise ValueError(f"[{name}] of {FILE} {said}")

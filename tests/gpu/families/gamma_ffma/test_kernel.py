@@ -32,6 +32,8 @@ def check(
     algorithm = options.pop("algorithm", None)
     if algorithm is None:
         algorithm = gamma(alpha, n, r, variant=text or None) if alpha > 1 else direct()
+        if alpha == 1:  # split products of so few channels are faster
+            options.setdefault("precision", "fp32_ffma")
     p = plan(Request(problem, direction, device, algorithm, **options))
     assert isinstance(p, GammaFfmaPlan)
     rng = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from winolab.device import datasheet
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
 
-WIDE, POINT = ((2, 9, 9, 64), (64, 3, 3, 64)), ((2, 9, 9, 64), (64, 1, 1, 64))
+WIDE = (2, 9, 9, 64), (64, 3, 3, 64)
 NONE = "the CUDA kernels run gamma and direct algorithms, on 9.0 winograd too, all without"
 NESTED = "only Tensor Cores (and FFMA units )?of 9.0 run winograd"
 FFMA = "use precision 'fp32' or 'fp32_ffma'"
@@ -41,7 +41,6 @@ FFMA = "use precision 'fp32' or 'fp32_ffma'"
         ("h100", WIDE, "winograd:4x4:5x5", "fp32", "no CUDA kernel has .* for 3 taps", "precision"),
         ("h100", WIDE, "gamma:8:6:3;variant=two_level:32", "fp32_split", FFMA, "nested"),
         ("a100", WIDE, "direct", "fp32_split", FFMA, "nested"),
-        ("a100", POINT, None, "fp32_split", FFMA, "aligned"),
     ],
 )
 def test_only_what_would_help_is_recommended(gpu, shapes, text, precision, said, unsaid) -> None:

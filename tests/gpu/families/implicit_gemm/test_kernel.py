@@ -15,10 +15,11 @@ from tests.gpu.families.depthwise.cases import check_adjoint, on_gpu, operands, 
 from tests.gpu.families.direct.cases import layer
 from tests.gpu.families.implicit_gemm.cases import DIRECTIONS, PRECISIONS, PROBLEMS, offered
 from winolab.algorithm import Problem
+from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.families.implicit_gemm import launch
 from winolab.gpu.families.implicit_gemm.config import CONFIGS, GRADIENTS, WGMMA_CONFIGS, Config
 from winolab.gpu.families.implicit_gemm.plan import ImplicitGemmPlan
-from winolab.gpu.families.wgrad import REDUCE_THREADS, parts_of
+from winolab.gpu.families.wgrad import REDUCE_THREADS, Gradient, parts_of
 from winolab.gpu.params import View
 from winolab.gpu.planner.fallback import needs_scale
 from winolab.ref.algorithms import convolution
@@ -212,6 +213,67 @@ def test_segments_of_few_weights_are_added_up_by_several_threads(segments: int) 
         a, b = operands(problem, "backward_filter", "fp16" if precision == "fp16" else "fp32")
         p = replace(p, segments=segments)
         assert too_far(p, a, b, on_cpu(p, a, b)) == 0, p
+
+
+# Unit stride and one group, whose sums of split FP32 may be cut.
+CUT = {
+    "1x1": layer((2, 5, 7, 100), 36, (1, 1)),
+    "1x1 of odd channels": layer((3, 41, 37), 21, (1,)),
+    "five channels": layer((1, 5, 6, 5), 24, (3, 3), padding=1),
+    "odd channels in depth": layer((2, 3, 4, 4, 33), 20, (2, 3, 1), padding=(1, 0, 0)),
+}
+
+
+def cut(name: str, direction: str, segments: int) -> ImplicitGemmPlan:
+    p = offered(CUT[name], direction, "fp32_split")[-1]
+    return replace(p, segments=segments)
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+@pytest.mark.parametrize("name", CUT)
+@pytest.mark.parametrize("segments", [2, 3, 40])
+def test_sums_that_are_cut_are_those_of_fp64(name: str, direction: str, segments: int) -> None:
+    """40: more segments than steps, of which some have nothing to sum."""
+    p = cut(name, direction, segments)
+    a, b = operands(p.problem, direction, "fp32")
+    assert too_far(p, a, b, on_cpu(p, a, b)) == 0, p
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+@pytest.mark.parametrize("name", CUT)
+@pytest.mark.parametrize("segments", [1, 2, 3, 40])
+def test_sums_that_are_cut_on_a_gpu(name: str, direction: str, segments: int) -> None:
+    p = cut(name, direction, segments)
+    a, b = operands(p.problem, direction, "fp32")
+    assert too_far(p, a, b, on_gpu(p, a, b)) == 0, p
+
+
+def test_infinities_of_sums_that_are_cut() -> None:
+    """A segment's infinity stays one, and other results do not see it."""
+    p = cut("1x1", "forward", 3)
+    a, b = operands(p.problem, "forward", "fp32")
+    a[0, 4, 4, 1], a[1, 2, 6, 99], a[1, 2, 2, 50] = np.inf, np.nan, -np.inf
+    with np.errstate(all="ignore"):
+        exact = convolution.forward(a.astype(float), b.astype(float), p.problem)
+    y = on_cpu(p, a, b)
+    for found in (np.isnan, np.isposinf, np.isneginf):
+        assert (found(y) == found(exact)).all()
+        assert found(y).any()
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+def test_segments_take_no_more_workspace_than_there_is_data(direction: str) -> None:
+    """Unless a limit says less; with an epilogue they are one, which stores what is finished."""
+    problem = layer((1, 14, 14, 1024), 512, (1, 1))
+    for p in offered(problem, direction, "fp32_split"):
+        assert p.segments > 1
+        assert p.workspace == 4 * p.segments * math.prod(p.result.filter) * p.result.channels
+        assert p.workspace <= Gradient.of(problem).data
+        assert p.with_epilogue(Epilogue(bias=True)) is None
+    for p in offered(problem, direction, "fp32_split", workspace_limit=0):
+        assert p.segments == 1
+        assert p.with_epilogue(Epilogue(bias=True))
 
 
 def test_the_bound_says_something() -> None:

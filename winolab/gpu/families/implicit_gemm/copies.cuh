@@ -92,9 +92,10 @@ struct Copies {
   __device__ __forceinline__ Copies(const ImplicitParams& p, const ImplicitWork& work,
                                     ImplicitShared& shared)
       : p(p), work(work), shared(shared), further(p, work, DEPTH), step(work.begin) {
-    patch.set(p, work, (GRADIENT ? work.column : 0) + XPart::column());
-    if (!W_BY_DEPTH) weight.set(p, work, WPart::column());
-    if (ROTATED) row.set(p, work, threadIdx.x);
+    const int first = GRADIENT ? 0 : work.begin * DEPTH;  // of the sum
+    patch.set(p, work, (GRADIENT ? work.column : first) + XPart::column());
+    if (!W_BY_DEPTH) weight.set(p, work, first + WPart::column());
+    if (ROTATED) row.set(p, work, first + threadIdx.x);
     if (GRADIENT) {
       position = work.of_position(p, step * DEPTH + threadIdx.x), ahead = work.of_position(p, DEPTH);
     } else {

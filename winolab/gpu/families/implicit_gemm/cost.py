@@ -25,7 +25,7 @@ def slots(plan: Tiling) -> int:
 
 def resident(plan: Tiling) -> int:
     """Blocks that a multiprocessor has at once: as many as it holds, or as there are."""
-    parts = plan.segments if plan.gradient else plan.phases
+    parts = plan.segments if plan.gradient else plan.phases * plan.segments
     blocks = plan.tiles_of_phase * parts
     return min(plan.config.blocks, -(-blocks // plan.device.multiprocessors))
 
@@ -53,6 +53,8 @@ def step(plan: Tiling, model: DeviceModel = MODEL, blocks: int = 0) -> float:
     if plan.precision == "fp32_split":  # each warp splits what it multiplies
         split = v.block_rows * v.warp_columns + v.block_columns * v.warp_rows
         products += m.operand * blocks * split * v.depth / (device.lanes * device.clock)
+    if plan.correlation.rotated:
+        products *= m.across
     copied, copies = _copied(plan, model, blocks)
     started = m.vector * copies / device.clock
     return overlapped(model.overlap.call, products, copied, started, m.step)
@@ -101,11 +103,13 @@ def filling(plan: Tiling, model: DeviceModel = MODEL) -> float:
 
 def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Predicted time of a call, of a gradient in as many segments as the plan has."""
+    if plan.segmented:
+        return _segmented_seconds(plan, model)
     return _gradient_seconds(plan, model) if plan.gradient else _phases_seconds(plan, model)
 
 
 def timing_of(plan: Tiling, model: DeviceModel = MODEL, blocks: int = 0) -> wgrad.Timing:
-    """What a gradient's main kernel takes, by its segments; ``blocks`` as of a step."""
+    """What the main kernel takes, by segments of the sum; ``blocks`` as of a step."""
     v, m = plan.config, constants(plan, model)
     return wgrad.Timing(
         plan.tiles_of_phase,
@@ -142,3 +146,10 @@ def _phases_seconds(plan: Tiling, model: DeviceModel) -> float:
         at = end
     begin = model.device.launch + m.start
     return begin + overlapped(model.overlap.call, total, arrays(plan, model)) + filling(plan, model)
+
+
+def _segmented_seconds(plan: Tiling, model: DeviceModel) -> float:
+    """Seconds of a correlation whose sum is cut, with the launch that adds segments up."""
+    main = timing_of(plan, model).whole(plan.summed, plan.segments, 4 * plan.result.weights)
+    main += constants(plan, model).start
+    return max(main, arrays(plan, model))

@@ -84,9 +84,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     __syncthreads();
     if (shared.again) sum<false>(p, work, shared, acc, at);
   }
-  if (GRADIENT && p.buckets) next_launch_may_begin();
+  if ((GRADIENT || SEGMENTED) && p.buckets) next_launch_may_begin();
   if constexpr (GRADIENT)
     store_gradient(p, work, acc, at);
+  else if constexpr (SEGMENTED)
+    store_segment(p, work, acc, at);
   else
     store(p, work, shared.places, acc, at);
 }

@@ -8,6 +8,7 @@
 //   1 data        positions of dx  channels of x       taps × channels     patches [M][K], w [K][N]
 //   2 gradient    output channels  taps × channels     positions of dy     dy [K][M], patches [K][N]
 //
+// SEGMENTED: the sum of forward or backward data is cut into segments, as a gradient's may be.
 // A block has ``merged`` groups side by side: the filter is zero, and of gradients nothing is stored,
 // where a channel meets another group's. Backward data of stride s is s phases a dimension (axes.cuh).
 #pragma once
@@ -31,7 +32,8 @@ struct ImplicitParams {
   const Element* x;  // of backward data dy
   const Element* w;  // element (m = 0, taps 0, c = 0) as the convolution runs over it; of gradients dy
   Out* y;            // y, dx or dw
-  float* buckets;    // of segments of a gradient, [segment][output channel][taps][channel]; or null
+  float* buckets;    // of segments of the sum, [segment][output channel][taps][channel] of a gradient,
+                     // [segment][position][output channel] of others; or null
   long long x_batch, x_depth, x_row, y_batch, y_depth, y_row;  // strides in elements; dy's of gradients
   long long m_stride, c_stride, depth_stride, row_stride, width_stride;  // of the filter, or of dw
   long long group_stride;  // of the filter
@@ -91,7 +93,7 @@ struct Digits {
 // What a block computes.
 struct ImplicitWork {
   int row, column, group;  // the first ones
-  int segment, begin, end;  // of a gradient's positions; steps
+  int segment, begin, end;  // of the sum; steps
   int channels, columns, taps;         // of all its groups; taps that meet its outputs
   Taps depth, height, width;
   __device__ __forceinline__ ImplicitWork(const ImplicitParams& p) {
@@ -104,12 +106,15 @@ struct ImplicitWork {
     height =
         Taps(p.along_height, GRADIENT ? 0 : index % p.along_height.phases, p.taps_height, p.pad_height);
     if (!GRADIENT) index /= p.along_height.phases;
-    depth = Taps(p.along_depth, GRADIENT ? 0 : index, p.taps_depth, p.pad_depth);
+    depth = Taps(p.along_depth, GRADIENT || SEGMENTED ? 0 : index, p.taps_depth, p.pad_depth);
     taps = depth.count * height.count * width.count;
     begin = segment = 0, end = (int)(((long long)taps * channels + DEPTH - 1) / DEPTH);
     if (GRADIENT) {
       segment = index, begin = index * p.steps;
       end = min(begin + p.steps, (positions(p) + DEPTH - 1) / DEPTH);
+    } else if (SEGMENTED) {  // of one phase
+      segment = index, begin = index * p.steps;
+      end = min(begin + p.steps, end);
     }
   }
   // Taps as digits, of which there is one at least.

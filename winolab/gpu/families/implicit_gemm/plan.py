@@ -78,7 +78,8 @@ class ImplicitGemmPlan(Tiling, BasePlan):
     def __str__(self) -> str:
         p, v = self.problem, self.config
         groups = f", {self.merged} groups a block" if self.merged > 1 else ""
-        segments = f" in {plural(self.segments, 'segment')}" if self.gradient else ""
+        cut = self.gradient or self.segmented
+        segments = f" in {plural(self.segments, 'segment')}" if cut else ""
         return "\n".join(
             [
                 p.told(self.direction),
@@ -96,21 +97,22 @@ class ImplicitGemmPlan(Tiling, BasePlan):
     def _shared_memory(self) -> int:
         return self.config.shared_memory(ROLES[self.direction], ITEMSIZE[self.dtype])
 
-    def with_epilogue(self, epilogue: Epilogue) -> Self:
-        """The plan whose kernel applies it as it stores y."""
-        return replace(self, epilogue=epilogue)
+    def with_epilogue(self, epilogue: Epilogue) -> Self | None:
+        """The plan whose kernel applies it as it stores y; None where segments are added up."""
+        return None if self.segmented else replace(self, epilogue=epilogue)
 
     def source(self) -> str:
         """The translation unit of its kernels."""
         types = self.precision, self.dtype, self.out_dtype
         c = self.correlation
         groups = self.merged, c.channels, c.out_channels
-        return source(self.config, self.direction, types, self.vectors, groups, self.epilogue)
+        how = self.segmented, self.epilogue
+        return source(self.config, self.direction, types, self.vectors, groups, *how)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
         found = {self.main_kernel: self._shared_memory}
-        found |= {"winolab_reduce": 0} if self.gradient else {}
+        found |= {"winolab_reduce": 0} if self.gradient or self.segmented else {}
         return found | ({"winolab_implicit_gemm_fill": 0} if self.config.fill else {})
 
     @property
@@ -144,6 +146,8 @@ def wanted(problem: Problem, direction: str, precision: str) -> bool:
     few = gradient and problem.batch * math.prod(problem.output) <= FEW
     if few and precision in ("fp32", "fp32_split"):
         return True
+    if precision == "fp32_split" and not gradient and pointwise(problem):
+        return True  # over before FP16 parts have their scale, filter and check, which take 15 µs
     if precision == "fp32":
         return problem.groups > 1 or (gradient and not problem.unit)
     return problem.groups > 1 or thin or not problem.unit
@@ -226,11 +230,18 @@ def plans(request: Request) -> Iterator[ImplicitGemmPlan]:
 
 def _timed(plan: ImplicitGemmPlan, limit: int | None) -> ImplicitGemmPlan:
     """Choose a plan's segments, and predict its time."""
-    if not plan.gradient:
+    if not (plan.gradient or _divisible(plan)):
         return replace(plan, predicted=cost.seconds(plan))
-    g = wgrad.Gradient.of(plan.problem, unit=False)
     left = None if limit is None else limit - sum(plan.filled)
+    if left is None and not plan.gradient:
+        left = int(wgrad.WORKSPACE_OF_DATA * wgrad.Gradient.of(plan.problem).data)
     crowded = cost.timing_of(plan, blocks=plan.config.blocks)  # segments are to fill what is held
-    found = wgrad.choose(g, plan.positions, crowded, left, first=False)
+    found = wgrad.choose(plan.result, plan.summed, crowded, left, first=False)
     made = replace(plan, segments=found.count)
     return replace(made, predicted=cost.seconds(made))
+
+
+def _divisible(plan: ImplicitGemmPlan) -> bool:
+    """Whether the sum of a correlation may be cut: of split FP32 with unit stride, one group."""
+    unit = plan.problem.unit and plan.phases == 1 and plan.correlation.groups == 1
+    return unit and plan.precision == "fp32_split" and not plan.config.fill

@@ -83,6 +83,33 @@ __device__ __forceinline__ void store(const ImplicitParams& p, const ImplicitWor
     }
 }
 
+// A segment's sums of forward and backward data, in its bucket.
+__device__ __forceinline__ void store_segment(const ImplicitParams& p, const ImplicitWork& work,
+                                              const ImplicitSums& acc, const Warp& at) {
+  const int g = at.lane / 4, q = at.lane % 4, first = work.column + at.n;
+  const int columns = p.groups * p.out_channels, positions = ImplicitWork::positions(p);
+  float* sums = p.buckets + (long long)work.segment * positions * columns + work.group * p.out_channels;
+#pragma unroll
+  for (int i = 0; i < MT; ++i)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int position = work.row + at.m + i * TILE_ROWS + r * 8 + g;
+      if (position >= positions) continue;
+      float* const row = sums + (long long)position * columns;
+#pragma unroll
+      for (int j = 0; j < NT; ++j) {
+        const int n = first + j * 8 + q * 2;
+        if (n >= work.columns) continue;
+        if (columns % 2 == 0 && p.out_channels % 2 == 0) {
+          *reinterpret_cast<float2*>(row + n) = make_float2(acc[i][j][2 * r], acc[i][j][2 * r + 1]);
+        } else {
+          row[n] = acc[i][j][2 * r];
+          if (n + 1 < work.columns) row[n + 1] = acc[i][j][2 * r + 1];
+        }
+      }
+    }
+}
+
 // Rows of a gradient ``apart``, whose columns lie side by side: whole vectors, p.y_vector channels each.
 template <class To>
 __device__ __forceinline__ void store_rows(const ImplicitParams& p, const ImplicitWork& work, To* to,

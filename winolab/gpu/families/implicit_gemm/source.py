@@ -22,14 +22,17 @@ def source(
     types: tuple[str, str, str],
     vectors: tuple[int, int],
     merged: tuple[int, int, int],
+    segmented: bool = False,
     epilogue: Epilogue | None = None,
 ) -> str:
     """The translation unit of one config; ``types``: precision, dtypes of operands and result;
-    ``merged``: groups of a block, channels and output channels of one."""
+    ``merged``: groups of a block, channels and output channels of one; ``segmented``: the sum of a
+    correlation is cut into segments."""
     precision, dtype, out_dtype = types
     role = ROLES[direction]
     constants = {name.upper(): value for name, value in asdict(config).items()}
     constants |= {"ROLE": role, "ROTATED": int(role == 1), "GRADIENT": int(role == 2)}
+    constants["SEGMENTED"] = int(segmented)
     constants |= {"PRODUCTS": PRODUCTS[precision], "MERGED": int(merged[0] > 1), "FIRST": 0}
     constants |= {"INPUT": wgrad.TYPES[dtype], "OUTPUT": wgrad.TYPES[out_dtype]}
     constants |= {"XVEC": vectors[0], "WVEC": vectors[1]}
@@ -40,5 +43,5 @@ def source(
         files = ["implicit_gemm/wgmma"]
         columns, depth = sliced(config, role, *merged)
         constants |= {"SLICE": columns, "SLICE_DEPTH": depth, "PATCH": merged[0] * merged[1]}
-    files += ["split_k"] * (role == 2) + ["implicit_gemm/fill"] * config.fill
+    files += ["split_k"] * (role == 2 or segmented) + ["implicit_gemm/fill"] * config.fill
     return unit(f"implicit GEMM {precision}, {config}", constants, {}, tuple(files))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from winolab.algorithm import Problem
 from winolab.device import Device
 from winolab.gpu.families.axes import Phased
 from winolab.gpu.families.implicit_gemm.config import FILLED, Config
+from winolab.gpu.families.wgrad import Gradient
 from winolab.gpu.params import VECTOR, aligned
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import ITEMSIZE
@@ -27,7 +28,7 @@ class Tiling(Phased):
     config: Config
     merged: int  # groups of a block
     device: Device
-    segments: int = 1  # of a gradient's positions
+    segments: int = 1  # of the sum: of a gradient's positions, or of taps × channels
 
     @property
     def gradient(self) -> bool:
@@ -41,10 +42,25 @@ class Tiling(Phased):
 
     @property
     def workspace(self) -> int:
-        """Bytes: filled copies, and the sums of a gradient's segments, where there are several."""
+        """Bytes: filled copies, and the sums of segments, where there are several."""
+        sums = 4 * self.result.weights * self.segments if self.segments > 1 else 0
+        return sum(self.filled) + sums
+
+    @property
+    def segmented(self) -> bool:
+        """Whether the sum of a correlation is cut."""
+        return self.segments > 1 and not self.gradient
+
+    @property
+    def result(self) -> Gradient:
+        """What segments are added up to: dw; or y or dx as one, of images for output channels and
+        pixels for taps."""
+        g = Gradient.of(self.problem, unit=False)
+        if self.gradient:
+            return g
         c = self.correlation
-        weights = c.groups * c.channels * c.out_channels * math.prod(c.filter)
-        return sum(self.filled) + (4 * weights * self.segments if self.segments > 1 else 0)
+        channels = c.groups * c.out_channels
+        return replace(g, groups=1, channels=channels, out_channels=c.batch, filter=c.output)
 
     @property
     def patch_channels(self) -> int:
@@ -97,8 +113,16 @@ class Tiling(Phased):
 
     @property
     def steps(self) -> int:
-        """Steps of a gradient's segment."""
-        return -(-self.positions // (self.config.depth * self.segments)) if self.gradient else 0
+        """Steps of a segment, where there may be several."""
+        if not (self.gradient or self.segmented):
+            return 0
+        return -(-self.summed // (self.config.depth * self.segments))
+
+    @property
+    def summed(self) -> int:
+        """Terms of a result: positions of a gradient, or taps × channels where all taps meet."""
+        c = self.correlation
+        return self.positions if self.gradient else self.patch_channels * math.prod(c.filter)
 
     @property
     def vectors(self) -> tuple[int, int]:
