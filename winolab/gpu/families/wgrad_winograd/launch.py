@@ -2,8 +2,9 @@
 
 x and dy are transformed once for all channel blocks and filter rows into the workspace, in chunks
 where a limit asks for them; one launch then runs the products of all states and taps as matrix
-products on wgmma or mma.sync, adding to what earlier chunks left; a last one sums the segments
-(Kahan) and applies the output transform. Split products check their accuracy (fallback.cuh).
+products on wgmma or mma.sync, adding to what earlier chunks left; of split products one adds up
+what channels lost; a last one sums the segments (Kahan, or in FP64), applies the output transform
+and says where the fallback is to follow (fallback.cuh).
 """
 
 from __future__ import annotations

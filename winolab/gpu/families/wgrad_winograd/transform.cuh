@@ -9,7 +9,7 @@
 // by ^ (k % 8). Wide filters take pieces of N taps, each with a V.
 // FP32 data become a high and a low FP16 part (PARTS = 2), scaled by a power of two of each block
 // of KB positions × 64 channels, whose inverse is kept in [piece][block of channels][k / KB]: 0 for a
-// block of zeros. Beside it is what low parts may lose of each channel, in units of that inverse.
+// block of zeros. Beside it is what low parts may lose of each channel, in units of its square.
 #pragma once
 
 #include "either.cuh"
