@@ -234,7 +234,7 @@ def choose(
         return Segments(segments, buckets * bucket, timing.whole(units, segments, bucket))
 
     most = WORKSPACE_OF_DATA * gradient.data if limit is None else limit
-    found = [made(n) for n in ({count} if count else _counts(units, timing))]
+    found = [made(n) for n in ({count} if count else counts(units, timing))]
     fitting = [s for s in found if s.workspace <= most or (limit is None and s.count == count)]
     if not fitting:
         least = min(s.workspace for s in found)
@@ -247,7 +247,7 @@ def choose(
     return next(s for s in fitting if s.seconds <= enough)
 
 
-def _counts(units: int, timing: Timing) -> list[int]:
+def counts(units: int, timing: Timing) -> list[int]:
     """Numbers of segments worth considering, ascending: one, and those that fill waves."""
     filling = {timing.slots * wave // timing.blocks for wave in range(1, WAVES)}
     few = range(1, 9)

@@ -54,7 +54,8 @@ def tiles(
         found = tuple(t for t in known if t.r <= width and _admissible(t))
         if not found:
             other = FFMA if precision == "fp32_split" else "arrays in float32"
-            raise ValueError(f"no Γ kernel in {precision} has a filter {width} wide; use {other}")
+            advice = f"; use {other}" if max(correlation.filter) > 1 else ""  # others serve pixels
+            raise ValueError(f"no Γ kernel in {precision} has a filter {width} wide{advice}")
         return found
     if algorithm.kind not in ("direct", "gamma") or algorithm.scaling:
         raise unserved(algorithm)

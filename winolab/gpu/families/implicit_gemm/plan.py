@@ -1,8 +1,8 @@
 """Implicit GEMM on mma.sync (8.0 and later), wgmma (9.0) or FFMA units: plans, source, launches.
 
 What no other kernel serves, or serves a launch a group: filter gradients with strides and
-dilation, groups of few channels, few channels at all. Split FP32 has TF32 parts, whose range is
-FP32's: nothing is scaled, and nothing stands behind.
+dilation, groups of few channels, few channels at all, 1 × 1 in FP32. Split FP32 has TF32 parts,
+whose range is FP32's: nothing is scaled, and nothing stands behind.
 """
 
 from __future__ import annotations
@@ -135,9 +135,9 @@ class ImplicitGemmPlan(Tiling, BasePlan):
 
 
 def wanted(problem: Problem, direction: str, precision: str) -> bool:
-    """Whether other kernels do not serve it, or not so well: those of unit stride have dense
-    layers, but FP32 gradients of few positions, and direct/ffma.cuh forward and backward data on
-    FFMA units."""
+    """Whether other kernels do not serve it, or not so well. Dense layers of unit stride have
+    others, but in FP32 gradients of few positions and 1 × 1 forward and back; strided layers on
+    FFMA units have direct/ffma.cuh, but gradients."""
     if problem.depthwise:
         return False
     channels = problem.in_channels // problem.groups, problem.out_channels // problem.groups
@@ -232,13 +232,17 @@ def _timed(plan: ImplicitGemmPlan, limit: int | None) -> ImplicitGemmPlan:
     """Choose a plan's segments, and predict its time."""
     if not (plan.gradient or _divisible(plan)):
         return replace(plan, predicted=cost.seconds(plan))
-    left = None if limit is None else limit - sum(plan.filled)
-    if left is None and not plan.gradient:
-        left = int(wgrad.WORKSPACE_OF_DATA * wgrad.Gradient.of(plan.problem).data)
     crowded = cost.timing_of(plan, blocks=plan.config.blocks)  # segments are to fill what is held
-    found = wgrad.choose(plan.result, plan.summed, crowded, left, first=False)
-    made = replace(plan, segments=found.count)
-    return replace(made, predicted=cost.seconds(made))
+    if plan.gradient:
+        left = None if limit is None else limit - sum(plan.filled)
+        found = wgrad.choose(plan.result, plan.summed, crowded, left, first=False)
+        made = replace(plan, segments=found.count)
+        return replace(made, predicted=cost.seconds(made))
+    most = wgrad.Gradient.of(plan.problem).data if limit is None else limit
+    cuts = (replace(plan, segments=n) for n in wgrad.counts(plan.summed, crowded))
+    timed = [replace(p, predicted=cost.seconds(p)) for p in cuts if p.workspace <= most]
+    enough = wgrad.NEAR_FASTEST * min(p.predicted for p in timed)
+    return next(p for p in timed if p.predicted <= enough)
 
 
 def _divisible(plan: ImplicitGemmPlan) -> bool:
