@@ -68,10 +68,15 @@ def plan_of(row: Timed) -> Any:
 
 
 def cut_to(p: Plan, workspace: int) -> Plan:
-    """The plan in as many segments as take a workspace, where a sum of pixels may be cut."""
-    if not isinstance(p, ImplicitGemmPlan) or not (p.segmented or workspace) or p.gradient:
-        return p
-    return replace(p, segments=max(1, workspace // (4 * p.result.weights)))
+    """The plan in as many segments as take a workspace, where a correlation's sum may be cut."""
+    if isinstance(p, ImplicitGemmPlan) and not p.gradient:
+        return _in_segments(p, workspace)
+    return p
+
+
+def _in_segments(p: ImplicitGemmPlan, workspace: int) -> ImplicitGemmPlan:
+    """The plan in as many segments of its sum as take a workspace."""
+    return replace(p, segments=max(1, (workspace - sum(p.filled)) // (4 * p.result.weights)))
 
 
 def takes(p: Plan, workspace: int) -> bool:
@@ -110,18 +115,12 @@ def _segmented(p: ImplicitGemmPlan, row: Timed) -> ImplicitGemmPlan | None:
     """The plan with as many segments of a sum as a row says, or as take its workspace; None where
     threads share what one added up when rows of other sources were measured (docs/notes/088).
     """
-    if not (p.gradient or p.segmented):
-        return p
     segments = dict(row.cut).get("segments")
-    if segments is None:
-        one = replace(p, segments=1).workspace
-        bucket = (replace(p, segments=2).workspace - one) // 2
-        segments = max(1, ((row.workspace or 0) - one) // bucket)
-    found = replace(p, segments=segments)
+    found = replace(p, segments=segments) if segments else _in_segments(p, row.workspace or 0)
     blocks = -(-p.result.weights // REDUCE_THREADS)
-    shared = parts_of(segments, blocks, p.device.multiprocessors) > 1
+    shared = parts_of(found.segments, blocks, p.device.multiprocessors) > 1
     there = row.workspace in (None, found.workspace)
-    return found if there and not (shared and digest(p) != row.source) else None
+    return found if there and not (shared and digest(found) != row.source) else None
 
 
 def _fused(request: Request, row: Timed) -> Iterator[WgradMmaPlan]:

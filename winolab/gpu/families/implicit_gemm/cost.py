@@ -25,9 +25,7 @@ def slots(plan: Tiling) -> int:
 
 def resident(plan: Tiling) -> int:
     """Blocks that a multiprocessor has at once: as many as it holds, or as there are."""
-    parts = plan.segments if plan.gradient else plan.phases * plan.segments
-    blocks = plan.tiles_of_phase * parts
-    return min(plan.config.blocks, -(-blocks // plan.device.multiprocessors))
+    return min(plan.config.blocks, -(-plan.grid // plan.device.multiprocessors))
 
 
 def constants(plan: Tiling, model: DeviceModel = MODEL) -> ImplicitGemm | ImplicitGemmWgmma:
@@ -103,9 +101,8 @@ def filling(plan: Tiling, model: DeviceModel = MODEL) -> float:
 
 def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Predicted time of a call, of a gradient in as many segments as the plan has."""
-    if plan.segmented:
-        return _segmented_seconds(plan, model)
-    return _gradient_seconds(plan, model) if plan.gradient else _phases_seconds(plan, model)
+    cut = plan.gradient or plan.segmented
+    return _segments_seconds(plan, model) if cut else _phases_seconds(plan, model)
 
 
 def timing_of(plan: Tiling, model: DeviceModel = MODEL, blocks: int = 0) -> wgrad.Timing:
@@ -124,9 +121,9 @@ def timing_of(plan: Tiling, model: DeviceModel = MODEL, blocks: int = 0) -> wgra
     )
 
 
-def _gradient_seconds(plan: Tiling, model: DeviceModel) -> float:
-    bucket = 4 * wgrad.Gradient.of(plan.problem, unit=False).weights
-    main = timing_of(plan, model).whole(plan.positions, plan.segments, bucket)
+def _segments_seconds(plan: Tiling, model: DeviceModel) -> float:
+    """Seconds of a gradient, or of a correlation whose sum is cut, with what adds segments up."""
+    main = timing_of(plan, model).whole(plan.summed, plan.segments, 4 * plan.result.weights)
     main += constants(plan, model).start
     return max(main, arrays(plan, model)) + filling(plan, model)
 
@@ -146,10 +143,3 @@ def _phases_seconds(plan: Tiling, model: DeviceModel) -> float:
         at = end
     begin = model.device.launch + m.start
     return begin + overlapped(model.overlap.call, total, arrays(plan, model)) + filling(plan, model)
-
-
-def _segmented_seconds(plan: Tiling, model: DeviceModel) -> float:
-    """Seconds of a correlation whose sum is cut, with the launch that adds segments up."""
-    main = timing_of(plan, model).whole(plan.summed, plan.segments, 4 * plan.result.weights)
-    main += constants(plan, model).start
-    return max(main, arrays(plan, model))

@@ -99,7 +99,7 @@ def _transform(
 
 def _products(call: Tiling, kernels: Kernels, workspace: int, chunk: Chunk, taps: range) -> None:
     tiles_m, tiles_n = call.blocks
-    params = _sums(call, workspace, chunk, taps, "m", call.segments)
+    params = _sums(call, workspace, chunk, taps)
     blocks = tiles_m * tiles_n * len(taps) * call.tile.alpha * call.segments
     early, threads = call.device.early_launches, call.config.threads
     kernel = kernels[f"winolab_wgrad_winograd_{call.config.products}"]
@@ -144,14 +144,12 @@ def _finish(call: Tiling, kernels: Kernels, dw: View, workspace: int, taps: rang
     kernels["winolab_wgrad_winograd_finish"](grid, 256, params, call.device.early_launches)
 
 
-def _sums(
-    call: Tiling, workspace: int, chunk: Chunk, taps: range, to: str, segments: int
-) -> Params:
-    """Parameters of a kernel that sums over a chunk's positions into the region ``to``."""
+def _sums(call: Tiling, workspace: int, chunk: Chunk, taps: range) -> Params:
+    """Parameters of the kernel that sums over a chunk's positions."""
     (depth, _, _), (out_depth, _, _), (_, taps_height, _), (pad_depth, pad, _) = call.sizes
     m, n = call.padded
     return GEMM_PARAMS.pack(
-        *(workspace + call.regions[name] for name in ("u", "v", "u_scale", "v_scale", to)),
+        *(workspace + call.regions[name] for name in ("u", "v", "u_scale", "v_scale", "m")),
         *call.positions(chunk),
         m // 64,
         n // 64,
@@ -160,7 +158,7 @@ def _sums(
         taps.start,
         taps_height,
         call.pieces,
-        segments,
+        call.segments,
         call.pitch,
         -(-chunk.images // call.batch),
         depth,
