@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
@@ -24,7 +25,8 @@ from winolab.judge.libraries import NumPy, gates
 Call = Callable[[], np.ndarray]
 TIMES, TOGETHER = 3, 0.02  # calls of each thread at least, and seconds of them
 SWITCH = 1e-5  # seconds after which Python lets another thread run
-PAUSES, PAUSE = 600, 2e-3  # how often a thread waits between two operations, seconds at most
+STOPS = 300  # operations of a call before which it stops
+PATIENCE, LOCKED = 0.05, 20  # seconds in which others call meanwhile; so often they may be late
 WARM, PARTS, MANY = 3, 3, 4  # calls before memory is watched, and each time that it is
 LITTLE = 1 << 18  # bytes by which a process grows without a leak
 PAGE = 4096
@@ -50,14 +52,15 @@ def differing(y: np.ndarray, other: np.ndarray) -> str:
 def together(library: NumPy, calls: Sequence[Call], file: str = "") -> str:
     """What differs where each call has a thread, on a GPU with a stream of its own; "" if nothing.
 
-    First threads run as they like, on a GPU what their streams hold begins at one time; then a
-    drawn one goes on between any two operations that Python functions of the file state, whatever
-    the load of the machine. Calls that differ one after the other are no matter of threads.
+    First threads run as they like, on a GPU what their streams hold begins at one time; then the
+    first call stops once before each operation that Python functions of the file state, while
+    another thread calls, so that what is found does not depend on the load of the machine. Calls
+    that differ one after the other are no matter of threads.
     """
     due = [call() for call in calls]
     if any(different(call(), y) for call, y in zip(calls, due, strict=True)):
         return ""
-    gate, turns = threading.Barrier(len(calls)), _Turns(file, len(calls))
+    gate = threading.Barrier(len(calls))
     opened = gates(TIMES) if library.cuda else []
     said: list[str] = []
 
@@ -77,14 +80,9 @@ def together(library: NumPy, calls: Sequence[Call], file: str = "") -> str:
             started, count = time.monotonic(), 0
             while (count := count + 1) <= TIMES or time.monotonic() - started < TOGETHER:
                 called(number)
-            gate.wait()
-            with turns.taken(number):
-                for _ in range(TIMES):
-                    called(number)
         except Exception as error:
             if not gate.broken:  # else another thread has said what is wrong
-                what = f"a call from one of them raised {type(error).__name__}: {error}"
-                said.append(str(error) if isinstance(error, _Others) else what)
+                said.append(_told(error))
                 gate.abort()
 
     before = sys.getswitchinterval()
@@ -97,7 +95,18 @@ def together(library: NumPy, calls: Sequence[Call], file: str = "") -> str:
             thread.join()
     finally:
         sys.setswitchinterval(before)
+    if not said:
+        try:
+            _one_stops(called, file)
+        except Exception as error:
+            said.append(_told(error))
     return said[0] if said else ""
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, _Others):
+        return str(error)
+    return f"a call from one of them raised {type(error).__name__}: {error}"
 
 
 class Forks:
@@ -148,49 +157,52 @@ class _Others(Exception):
     """A call returned other numbers than alone."""
 
 
-class _Turns:
-    """Which of the threads goes on: after each operation of functions of a file one is drawn."""
+def _one_stops(called: Callable[[int], None], file: str) -> None:
+    """Call number 0 before each of whose operations, one a call and STOPS at most, another thread
+    makes call 2, of the same operands, and then 1, of others, which leaves other numbers in what
+    the calls share. Raises what a call raises."""
+    late = 0
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as another:
 
-    def __init__(self, file: str, threads: int) -> None:
-        self.file, self.live = file, list(range(threads))
-        self.turn, self.rng, self.changed = 0, random.Random(0), threading.Condition()
+        def others() -> None:
+            called(2)
+            called(1)
 
-    @contextmanager
-    def taken(self, number: int) -> Iterator[None]:
-        """In a thread: it takes turns with the others that are here."""
-        left = PAUSES
+        def first(at: int) -> int:
+            """The operations of the first call, which stops before one of them."""
+            nonlocal late
+            count, ends = 0, list[Future[None]]()
 
-        def operation(frame: FrameType, event: str, _: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if left > 0:
-                with self.changed:
-                    self._drawn()
-                    # Nobody waits for long on a thread that holds a lock, or computes.
-                    if not self.changed.wait_for(lambda: self.turn == number, PAUSE):
-                        self.turn = number
-            return operation
+            def operation(frame: FrameType, event: str, _: Any) -> Any:
+                nonlocal count, late
+                count += 1
+                if count == at:
+                    ends.append(another.submit(others))
+                    # The other may need a lock that this thread holds.
+                    late += len(wait(ends, PATIENCE).not_done)
+                return operation
 
-        def called(frame: FrameType, event: str, _: Any) -> Any:
-            if left <= 0 or frame.f_code.co_filename != self.file:
-                return None
-            frame.f_trace_opcodes = True
-            return operation
+            def entered(frame: FrameType, event: str, _: Any) -> Any:
+                if frame.f_code.co_filename != file:
+                    return None
+                frame.f_trace_opcodes = True
+                return operation
 
-        before = sys.gettrace()
-        sys.settrace(called)
-        try:
-            yield
-        finally:
-            sys.settrace(before)
-            with self.changed:
-                self.live.remove(number)
-                self._drawn()
+            before = sys.gettrace()
+            sys.settrace(entered)
+            try:
+                called(0)
+            finally:
+                sys.settrace(before)
+            for end in ends:
+                end.result()
+            return count
 
-    def _drawn(self) -> None:
-        if self.live:
-            self.turn = self.rng.choice(self.live)
-            self.changed.notify_all()
+        operations = one.submit(first, 0).result()
+        for at in range(1, operations + 1, max(1, -(-operations // STOPS))):
+            one.submit(first, at).result()
+            if late >= LOCKED:
+                break
 
 
 def grown(library: NumPy, call: Call, result: int) -> str:

@@ -34,7 +34,8 @@ class Candidate:
     """A kernel: ``called(a, b, problem, out)`` returns the result, or writes it to ``out``.
 
     ``layout`` orders the axes of its arrays; ``out``: it takes an array for its result;
-    ``own``: the only geometry that it has, a module's; ``ndim``: spatial dimensions.
+    ``own``: the only geometry that it has, a module's; ``ndim``: spatial dimensions; ``file``: of
+    its Python code, "" for compiled code.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Candidate:
     serves: Serves = field(default_factory=Serves)
     out: bool = False
     own: Callable[[Problem], Problem] | None = None
+    file: str = ""
 
     def __call__(self, a: Any, b: Any, problem: Problem, out: Any = None) -> Any:
         """The result. Raises Declined for what the kernel says that it does not serve."""

@@ -81,6 +81,7 @@ def load(
         direction,
         dims or int(next(iter(re.findall(r"([123])d", attribute.lower())), 2)),
         Serves(serves),
+        file=_source(found),
     )
     if torch and _is_module(found, torch):
         return _of_module(candidate, found, torch)
@@ -109,6 +110,12 @@ def _module(file: str) -> Any:
         said = " ".join(str(error).split())
         raise ValueError(f"{file} cannot be imported: {type(error).__name__}: {said}") from error
     return module
+
+
+def _source(found: Any) -> str:
+    """The file of a function, or a module's class, as its code names it; "" for a built-in one."""
+    function = getattr(found, "forward", found)
+    return str(getattr(getattr(inspect.unwrap(function), "__code__", None), "co_filename", ""))
 
 
 def _library(found: Any, torch: Any) -> str:

@@ -350,7 +350,7 @@ class Judge:
             calls = [self.bare(case.problem, each) for each in turned]
             if not self.candidate.out:  # the same operands, which nobody may change meanwhile
                 calls[2:] = calls[:2]
-            said = together(library, calls, self.candidate.name.rpartition(":")[0])
+            said = together(library, calls, self.candidate.file)
         if case.around == "leak" not in self.skip:
             shape = shapes(self.candidate.direction, case.problem)[2]
             size = int(np.prod(shape)) * self.claim.dtype.itemsize
