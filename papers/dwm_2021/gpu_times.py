@@ -159,19 +159,25 @@ def _count(shape: tuple[int, ...]) -> float:
     return found
 
 
-def named(problem: Problem) -> dict[str, list[Algorithm | None]]:
-    """What each method of ours asks for, the first that a kernel runs."""
+Named = dict[str, list[Algorithm | None]]  # what a method asks for, the first that a kernel runs
+
+
+def named(problem: Problem) -> Named:
+    """What each method of ours asks for."""
     return {"winolab": [None], "direct": [Direct()], "winograd": [*single(problem)],
             "dwm": [dwm()]}  # fmt: skip
 
 
 def ours(
-    problem: Problem, unit: str, device: Device | None = None
+    problem: Problem,
+    unit: str,
+    device: Device | None = None,
+    methods: Callable[[Problem], Named] = named,
 ) -> dict[tuple[str, Algorithm | None], list[Plan]]:
-    """The plans behind each method of ours that there is."""
+    """The plans behind each of the methods that there is."""
     request = unnamed("forward", problem, unit, device)
     found = {}
-    for method, algorithms in named(problem).items():
+    for method, algorithms in methods(problem).items():
         for algorithm in algorithms:
             with suppress(ValueError):
                 found[method, algorithm] = _plans(replace(request, algorithm=algorithm))
@@ -185,11 +191,17 @@ def _plans(request: Request) -> list[Plan]:
     return [p for *_, p in planned(replace(request, out_dtype="float32", aligned=False))]
 
 
-def loaded(problem: Problem, unit: str, device: Device) -> dict[str, str]:
+def loaded(
+    problem: Problem,
+    unit: str,
+    device: Device,
+    methods: Callable[[Problem], Named] = named,
+    phased: bool = True,
+) -> dict[str, str]:
     """The translation units that our calls of a case load, each with a title: what is compiled in a
-    call is compiled alone."""
+    call is compiled alone. ``phased``: those of ``phases``, too."""
     found = {u.source(): u.title
-             for (method, _), plans in ours(problem, unit, device).items()
+             for (method, _), plans in ours(problem, unit, device, methods).items()
              for p in plans if method != "dwm" for u in p.translation_units()}  # fmt: skip
     shapes = problem.x_shape, problem.w_shape, problem.y_shape
     x, w, y = (np.empty(shape, DTYPES[unit]) for shape in shapes)
@@ -197,14 +209,17 @@ def loaded(problem: Problem, unit: str, device: Device) -> dict[str, str]:
     def add_of(part: Part, algorithm: Algorithm | None, residual: Described | None) -> None:
         first, second = (_described(v[(slice(None), *part.of(name))])
                          for v, name in ((x, "x"), (w, "w")))  # fmt: skip
-        options = ConvOptions(algorithm=algorithm, precision=unit, out_dtype="float32")
+        # Pieces are added up in FP32, phases in the type of the arrays.
+        out = "float32" if algorithm else None
+        options = ConvOptions(algorithm=algorithm, precision=unit, out_dtype=out)
         asked = "forward", part.problem, device, options, first, second, residual
         found.update((each.source.printed(), each.title) for each in calls_units(*asked))
 
     request = replace(unnamed("forward", problem, unit, device), algorithm=dwm())
     for part, algorithm, _ in planned(replace(request, out_dtype="float32", aligned=False)):
         add_of(part, algorithm, None)
-    for i, part in enumerate(() if problem.unit else parts(problem, dwm(max(problem.filter), 2))):
+    whole = problem.unit or not phased
+    for i, part in enumerate(() if whole else parts(problem, dwm(max(problem.filter), 2))):
         add_of(part, None, _described(y) if i else None)
     return found
 

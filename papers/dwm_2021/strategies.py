@@ -62,12 +62,12 @@ def grid() -> Iterator[Shape]:
             yield Shape(ndim, *rest)
 
 
-def single(problem: Problem) -> Iterator[Algorithm]:
+def single(problem: Problem, points: str = POINTS) -> Iterator[Algorithm]:
     """What computes a layer of unit stride by one tile of two outputs: nested, or along a row."""
     if problem.unit:
         tiles = tuple(Tile(2, r) for r in problem.filter[-2:])
-        yield Winograd(tiles, POINTS)
-        yield Gamma(tiles[-1:], POINTS)
+        yield Winograd(tiles, points)
+        yield Gamma(tiles[-1:], points)
 
 
 @dataclass(frozen=True)

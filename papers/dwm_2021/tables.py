@@ -13,6 +13,7 @@ TABLES = (
     costs.TABLE8,
     costs.TABLE14,
     ranges.RANGES,
+    *ranges.KEPT,
     strategies.STRATEGY,
     costs.EQUATION18,
     frontier.FRONTIER,
@@ -20,4 +21,7 @@ TABLES = (
     *missing.TABLES,
 )
 
-COMMANDS = {speeds.SOURCE: "python -m papers.dwm_2021.gpu_times"} if speeds.TABLES else {}
+COMMANDS = {
+    **({speeds.SOURCE: "python -m papers.dwm_2021.gpu_times"} if speeds.TABLES else {}),
+    **({ranges.GPU_SOURCE: "python -m papers.dwm_2021.measure.ranges"} if ranges.KEPT else {}),
+}

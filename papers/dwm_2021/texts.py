@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from experiments.harness.tables import Cell
 from experiments.report.texts import Text
-from papers.dwm_2021 import speeds
+from papers.dwm_2021 import ranges, speeds
 from papers.dwm_2021.frontier import BUDGETS
 
 LOST = (
@@ -97,6 +97,22 @@ def _ranges(cells: Sequence[Cell]) -> list[str]:
         "What SPyNet's and GDConvNet's data are is not known here: the networks' weights are not "
         "in the paper. Filters are He's, so that outputs are of the size of the data.",
     ]
+
+
+def _ranges_measured(cells: Sequence[Cell]) -> list[str]:
+    first = [c for c in cells if c.column == "winograd: least scale that is not finite"]
+    whole = [c for c in cells if c.column == "winograd: finite up to scale"]
+    told = [_judged(cells)]
+    if first:
+        least, where = min((c.ours, c.where) for c in first)
+        told.append(f"One tile overflows from a scale of {least:g} on ({where}).")
+    if whole:
+        told.append(
+            f"On {len(whole)} of the kinds of layers it does nowhere: FP16's kernels scale filters and "
+            "the transforms of one tile by powers of two, which the simulation here does not."
+        )
+    told.append("Pieces are added up in FP32 and rounded once, not as the simulation adds them.")
+    return told
 
 
 def _strategies(cells: Sequence[Cell]) -> list[str]:
@@ -261,4 +277,15 @@ ON_GPU = Text(
     "ours: medians, or what the claim compares.",
     _measured,
 )
+RANGES_ON_GPU = Text(
+    "In FP16, SPyNet by one tile of F(2, 7) has outputs that are NaN (Table 10, Figure 5), "
+    f"GDConvNet nothing but NaN (Table 12), by DWM neither. {LOST}",
+    "The layers whole, of each kind that with the largest map, by the FP16 kernels of a GPU, "
+    "which the rows name, and by PyTorch. Data as in the simulation, cut off at FP16's largest "
+    "number. Winograd is nested in two dimensions, in three along a row.",
+    "ours: the least scale at which an output is not finite; relative RMS at scale 1, of the "
+    "same FP16 numbers.",
+    _ranges_measured,
+)
 TEXTS |= {table.key: ON_GPU for table in speeds.TABLES}
+TEXTS |= {table.key: RANGES_ON_GPU for table in ranges.KEPT}

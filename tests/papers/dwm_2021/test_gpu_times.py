@@ -11,10 +11,12 @@ import pytest
 
 import winolab
 from papers.dwm_2021 import gpu_times
+from papers.dwm_2021.measure import ranges
 from tests.gpu.support.pretended import Array, Library, on_the_cpu
 from winolab.algorithm import Problem
 from winolab.device import H100
 from winolab.gpu import driver
+from winolab.gpu.planner.request import DTYPES
 from winolab.gpu.runtime import conv
 from winolab.gpu.runtime.cache.source import Source
 
@@ -32,9 +34,11 @@ class Nothing:
         return 0
 
 
+@pytest.mark.parametrize("unit", ["fp32", "fp16"])
 @pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("methods", [gpu_times.named, ranges.named])
 def test_calls_load_what_was_said_and_nothing_else(
-    stride: int, monkeypatch: pytest.MonkeyPatch
+    stride: int, unit: str, methods: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a call, a kernel would be compiled on one core: half of a sitting's time went there."""
     sources: set[str] = set()
@@ -46,16 +50,18 @@ def test_calls_load_what_was_said_and_nothing_else(
     on_the_cpu(monkeypatch, load, Nothing)
     monkeypatch.setattr(conv, "library_of", lambda array: Library())
     problem = Problem.of((2, 14, 14, 32), (32, 5, 5, 32), stride=stride, padding=2)
-    x, w = (Array(np.zeros(shape, "float32")) for shape in (problem.x_shape, problem.w_shape))
+    x, w = (Array(np.zeros(shape, DTYPES[unit])) for shape in (problem.x_shape, problem.w_shape))
     how = {"stride": problem.stride, "padding": problem.padding}
     calls = [partial(winolab.conv_forward, x, w, algorithm=algorithm, **how)
-             for _, algorithm in gpu_times.ours(problem, "fp32")]  # fmt: skip
-    if stride > 1:
+             for _, algorithm in gpu_times.ours(problem, unit, methods=methods)]  # fmt: skip
+    phased = methods is gpu_times.named
+    if stride > 1 and phased:
         calls.append(partial(gpu_times.phases, x, w, problem))
     for call in calls:
         call()
     assert sources
-    assert sources == {Source.of(s).digest for s in gpu_times.loaded(problem, "fp32", H100)}
+    said = gpu_times.loaded(problem, unit, H100, methods, phased)
+    assert sources == {Source.of(s).digest for s in said if s}
 
 
 def test_the_first_cases_are_of_both_tables_and_all_kernels() -> None:
