@@ -55,7 +55,7 @@ class Speeds:
 
 
 def speeds(rows: Iterable[Row]) -> list[Speeds]:
-    """Speeds of what is picked over PyTorch's best memory order, and over TF32's."""
+    """Speeds of what is picked over the fastest of others (layer_rows.ratios), and over TF32's."""
     rows = list(rows)
     tf32: dict[tuple, float] = {}
     for row in rows:
@@ -84,16 +84,18 @@ def latest() -> list[Row]:
 
 def networks() -> list[str]:
     """A line a direction and precision of the layers of networks that were drawn."""
-    found = {(each.direction, each.precision): each for each in speeds(latest())}
+    rows = latest()
+    found = {(each.direction, each.precision): each for each in speeds(rows)}
     if not found:
         return []
-    of = len(distinct())
+    of, judged = len(distinct()), len({layer_rows.key(r) for r in rows if r["method"] == "cudnn"})
+    beside = f", of {judged:,} cases cuDNN's fastest algorithm, too" if judged else ""
     gpus = ", ".join(sorted(frozenset().union(*(each.devices for each in found.values()))))
     lines = [
         f"A random sample of the {of:,} distinct convolutions of fourteen networks at batches 1 "
         f"and 32, on an {gpus}: speed of what a call picks over PyTorch's in the same precision "
-        "(benchmark mode, the faster memory order), cold L2 cache. Geometric means, in brackets "
-        f"the least and how many layers; aims are {MEANS['fp32']:.2f} in FP32 and "
+        f"(benchmark mode, the faster memory order{beside}), cold L2 cache. Geometric means, in "
+        f"brackets the least and how many layers; aims are {MEANS['fp32']:.2f} in FP32 and "
         f"{MEANS['fp16']:.2f} in 16 bits, {TF32:.2f} over TF32, and at most 5 % of the layers "
         f"below {LEAST['fp32']:.2f} and {LEAST['fp16']:.2f}. Run again by `{MEASURE}`; "
         "`--summary` names the slowest layers.",

@@ -61,13 +61,14 @@ def key(row: Row) -> tuple[str, str, str]:
 
 
 def ratios(rows: Iterable[Row]) -> Iterator[tuple[Row, float, float]]:
-    """Each of our rows, with the speeds over PyTorch's best memory order and over a copy."""
+    """Each of our rows, with the speeds over the fastest of others (PyTorch in either memory order,
+    and cuDNN's fastest algorithm where that was timed) and over a copy."""
     cases: dict[tuple, list[Row]] = {}
     for row in rows:
         cases.setdefault(key(row), []).append(row)
     for mine in cases.values():
-        torch, copy = (min((r["us"] for r in mine if r["method"] == m), default=math.nan)
-                       for m in ("torch", "copy"))  # fmt: skip
+        torch, copy = (min((r["us"] for r in mine if r["method"] in of), default=math.nan)
+                       for of in (("torch", "cudnn"), ("copy",)))  # fmt: skip
         for own in mine:
             if own.get("chosen"):
                 yield own, torch / own["us"], copy / own["us"]

@@ -5,9 +5,11 @@ directions and all precisions and replaces the rows of experiments/results/<list
 measured anew. A row has quartiles in microseconds with a cold L2 cache, interleaved with the others
 of its case: ``winolab`` is what the planner picks (``chosen``) and, of depthwise 7 taps, the next
 plans by prediction, of other vectors or columns; ``torch`` each memory order in benchmark mode,
-``tf32`` the same with TF32; ``copy`` a copy on the device that moves as many bytes. Errors are
-relative RMS against PyTorch in FP64. ``--summary`` shows ratios of the rows that are there, without
-a GPU.
+``tf32`` the same with TF32; ``copy`` a copy on the device that moves as many bytes; with
+``--cudnn``, which takes up cases that lack such a row, ``cudnn`` the fastest of cuDNN's algorithms,
+each tried in both memory orders: PyTorch's benchmark mode tries ten of those that cuDNN's
+heuristics name (``torch.backends.cudnn.benchmark_limit``). Errors are relative RMS against PyTorch
+in FP64. ``--summary`` shows ratios of the rows that are there, without a GPU.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from experiments.harness.facts import ROOT
 from experiments.measure.layer_rows import Row, key, latest, shortened, stored, summarized
 from experiments.measure.throughput import compile_all, lost
 from winolab.algorithm import Problem
-from winolab.bench.compare import free
+from winolab.bench.compare import fastest_of_cudnn, free
 from winolab.bench.contenders import Arrays, digest, ours, unnamed
 from winolab.bench.frameworks import frameworks
 from winolab.bench.networks import BatchedLayer, distinct
@@ -175,6 +177,7 @@ def main(
     precisions: Annotated[str, typer.Option(help="With commas.")] = "fp32,fp16,bf16",
     only: Annotated[str, typer.Option(help="Directions, with commas.")] = "",
     again: Annotated[bool, typer.Option("--again", help="Kernels without change, too.")] = False,
+    search: Annotated[bool, typer.Option("--cudnn", help="Its fastest algorithm, too.")] = False,
     output: Annotated[Path | None, typer.Option(help="File of rows.")] = None,
     most: Annotated[int, typer.Option(help="Cases at most.")] = 10**6,
     summary: Annotated[bool, typer.Option("--summary", help="Show ratios, and stop.")] = False,
@@ -191,10 +194,18 @@ def main(
         asked = [d for d in directions if d in only.split(",")] if only else directions
         cases = [(v, d, p) for v in listed for p in precisions.split(",") for d in asked]
         random.Random(0).shuffle(cases)  # so that what time allows is a sample
-        kept = {} if again else {key(row): row["source"] for row in rows if row.get("chosen")}
+        kept = {} if again else there(rows, search)
         todo = due(planned(cases, driver.device(0)), kept)
-        rows = added(output, timed(todo[:most], end))
+        rows = added(output, timed(todo[:most], end, search))
     print("\n".join(summarized(rows)))
+
+
+def there(rows: Sequence[Row], search: bool = False) -> dict[tuple[str, str, str], str]:
+    """The source that was picked for each case; of those with a row of cuDNN's, if it is asked
+    for, but for layers that have none."""
+    judged = {key(row) for row in rows if row["method"] == "cudnn"}
+    return {key(row): row["source"] for row in rows
+            if row.get("chosen") and (not search or key(row) in judged)}  # fmt: skip
 
 
 def added(output: Path, made: Iterable[Row]) -> list[Row]:
@@ -208,7 +219,9 @@ def added(output: Path, made: Iterable[Row]) -> list[Row]:
     return rows
 
 
-def timed(todo: Sequence[tuple[Case, Mapping[Plan, bool]]], end: float) -> Iterator[Row]:
+def timed(
+    todo: Sequence[tuple[Case, Mapping[Plan, bool]]], end: float, search: bool = False
+) -> Iterator[Row]:
     """Rows of as many cases as can begin before ``end``."""
     for number, (case, found) in enumerate(todo):
         if time.monotonic() > end:
@@ -217,7 +230,7 @@ def timed(todo: Sequence[tuple[Case, Mapping[Plan, bool]]], end: float) -> Itera
         if number % COMPILED == 0:  # no more than time may allow to measure
             some = todo[number : number + COMPILED]
             compile_all(plan for _, plans in some for plan in plans)
-        made = tried(case, measured(*case, found))
+        made = tried(case, measured(*case, found, search))
         if made is None:
             return
         yield from made
@@ -289,9 +302,13 @@ def _shape(p: Any) -> tuple[int, int]:
 
 
 def measured(
-    layer: Layer | BatchedLayer, direction: str, group: str, mine: Mapping[Plan, bool]
+    layer: Layer | BatchedLayer,
+    direction: str,
+    group: str,
+    mine: Mapping[Plan, bool],
+    search: bool = False,
 ) -> Iterator[Row]:
-    """The rows of a case, whose plans ``mine`` are."""
+    """The rows of a case, whose plans ``mine`` are; ``search``: cuDNN's fastest algorithm, too."""
     problem = layer.problem
     common = {
         "layer": str(layer), "group": layer.group, "networks": layer.networks,
@@ -306,7 +323,9 @@ def measured(
     contenders = [*ours(mine)]
     of = dict(zip([c.name for c in contenders], mine.items(), strict=True))
     contenders += frameworks(direction, problem, group)
-    workspace = cp.empty(max(p.workspace for p in mine), "uint8")
+    if search and problem.macs <= LONG:
+        contenders += fastest_of_cudnn(direction, problem, arrays)
+    workspace = cp.empty(max(c.workspace or 0 for c in contenders), "uint8")
     calls = {c.name: c.call(arrays, workspace.data.ptr) for c in contenders}
     a, b = arrays.operands["NHWC"]
     size = a.nbytes + b.nbytes + arrays.results["NHWC"].nbytes
@@ -334,6 +353,8 @@ def measured(
                     "source": digest(p), "chosen": chosen}  # fmt: skip
         elif method != "copy":
             row["layout"] = name.split()[2]
+        if method == "cudnn":
+            row |= {"algorithm": name.split()[1], "workspace": contenders[-1].workspace}
         yield row
 
 

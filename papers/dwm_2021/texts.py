@@ -108,8 +108,8 @@ def _ranges_measured(cells: Sequence[Cell]) -> list[str]:
         told.append(f"One tile overflows from a scale of {least:g} on ({where}).")
     if whole:
         told.append(
-            f"On {len(whole)} of the kinds of layers it does nowhere: FP16's kernels scale filters and "
-            "the transforms of one tile by powers of two, which the simulation here does not."
+            f"On {len(whole)} of the kinds of layers it does nowhere: FP16's kernels scale filters "
+            "and the transforms of one tile by powers of two, which the simulation here does not."
         )
     told.append("Pieces are added up in FP32 and rounded once, not as the simulation adds them.")
     return told

@@ -105,6 +105,30 @@ def test_rows_of_a_case(host, monkeypatch, direction: str) -> None:
     assert "MiB free" in refused["reasons"]["c"]
 
 
+def test_the_fastest_of_cudnn_is_one_that_runs(host, monkeypatch) -> None:
+    def broken(arrays: Arrays, workspace: int) -> None:
+        raise cudnn.Unsupported("CUDNN_STATUS_EXECUTION_FAILED")
+
+    asked = []
+    theirs = [
+        cudnn.Unsupported("a: CUDNN_STATUS_NOT_SUPPORTED"),
+        Contender("b", "NHWC", 0, labels("cudnn"), exact("forward", 0, 0.02)),
+        Contender("c", "NCHW", 8, labels("cudnn"), exact("forward", 0, 0.001, "NCHW")),
+        Contender("d", "NHWC", 1 << 40, labels("cudnn"), exact("forward", 0, 0)),
+        Contender("e", "NHWC", 0, labels("cudnn"), broken),
+    ]
+    monkeypatch.setattr(compare, "judges", lambda *_, **how: asked.append(how) or theirs)
+    arrays = Arrays("forward", PROBLEM, "fp32")
+    arrays.fill(-1, 1)
+    (found,) = compare.fastest_of_cudnn("forward", PROBLEM, arrays)
+    assert (found.name, asked) == ("c", [{"maths": ("fma",)}])
+    theirs[1:4] = []
+    assert compare.fastest_of_cudnn("forward", PROBLEM, arrays) == []
+    uneven = Problem.of((1, 8, 8, 4), (4, 2, 2, 4), padding="same")
+    monkeypatch.undo()
+    assert list(compare.fastest_of_cudnn("forward", uneven, arrays)) == []
+
+
 def test_judges_that_cannot_run_are_left_out_with_their_reason(host, monkeypatch) -> None:
     def missing(*_, **__):
         raise MachineError(text)

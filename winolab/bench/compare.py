@@ -142,6 +142,22 @@ def _that_fit(contenders: Sequence[Contender]) -> tuple[list[Contender], dict[st
     return [c for c in contenders if c.name not in large], large
 
 
+def fastest_of_cudnn(direction: str, problem: Problem, arrays: Arrays) -> list[Contender]:
+    """The fastest of cuDNN's algorithms in either memory order, FP32 without TF32, each timed
+    alike, on arrays that are filled; none where it runs none. Raises MachineError without it."""
+    try:
+        named = list(judges(direction, problem, arrays.group, maths=("fma",)))
+    except ValueError:  # what its descriptors cannot say
+        return []
+    found, _ = _that_fit([judge for judge in named if isinstance(judge, Contender)])
+    workspace = driver.cupy().empty(max((c.workspace or 0 for c in found), default=0), "uint8")
+    calls = {c.name: c.call(arrays, workspace.data.ptr) for c in found}
+    calls = {name: call for name, call in calls.items() if not _failure(call)}
+    times = interleave(calls, rounds=3, flush=FLUSH, warmup=0) if calls else {}
+    ran = [c for c in found if c.name in times]
+    return sorted(ran, key=lambda c: times[c.name].median)[:1]
+
+
 def _failure(call: Callable[[], Any]) -> str:
     """Why a first call fails: cuDNN's status, memory, what the machine lacks; "" where it does not.
 

@@ -43,6 +43,16 @@ def test_a_missed_aim_is_said(monkeypatch) -> None:
     assert samples.networks()[-1].startswith("| FP32, forward | 3.00 (3.00, 1) | 2.00 reached")
 
 
+def test_cudnn_is_named_where_it_has_rows(monkeypatch) -> None:
+    rows = case("a", "1x1", 2.0, 3.0, 1.0)
+    monkeypatch.setattr(samples.layer_rows, "stored", lambda path: rows * ("forward" in path.stem))
+    assert "cuDNN" not in samples.networks()[0]
+    rows.append({**rows[2], "method": "cudnn", "us": 1.0})
+    first, *_, last = samples.networks()
+    assert "the faster memory order, of 1 cases cuDNN's fastest algorithm, too)" in first
+    assert last.startswith("| FP32, forward | 0.50 (0.50, 1) | 2.00 missed")
+
+
 def test_whole_networks_and_problems_say_how_many(monkeypatch) -> None:
     row = {"step": "forward", "format": "fp32", "order": "last", "mode": "eager", "network": "n",
            "batch": 32, "device": "NVIDIA H", "warm": 20}  # fmt: skip

@@ -23,9 +23,12 @@ from experiments.measure.layers import (
     planned,
     plans,
 )
-from winolab.bench.contenders import digest
+from tests.support.stand_in import CuPy
+from winolab.bench.contenders import Arrays, Contender, digest
 from winolab.bench.networks import parse
+from winolab.bench.timing import Times
 from winolab.device import H100
+from winolab.gpu import driver
 from winolab.gpu.planner.accuracy import U11, predicted_rms
 
 ROWS = {name: stored(RESULTS / f"{name}.jsonl") for name in LISTS}
@@ -162,6 +165,43 @@ def test_ratios_are_of_the_pick_and_of_pytorch_s_best_order() -> None:
         "forward fp32 3x3: 1.50 times PyTorch over 1 layers, least 1.50 (32x8x8x8:3x3), "
         "0.75 of copy speed or more"
     ]
+
+
+def test_cudnn_s_fastest_counts_where_it_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {"winolab a": 20.0, "torch conv2d NHWC fp16": 40.0, "torch conv2d NCHW fp16": 50.0,
+             "cudnn WINOGRAD NCHW tensor fp16": 30.0, "copy": 10.0}  # fmt: skip
+
+    def contender(name: str, workspace: int | None = None) -> Contender:
+        return Contender(name, "NHWC", workspace, {}, lambda arrays, space: None)
+
+    mine, *torch, judge, _ = (contender(name, 64) for name in times)
+    layer, seen = Layer("C", 8, 16, 3, filters=16, batch=1), []
+    took = {name: Times(us / 2e6, us / 1e6, us / 5e5, 1) for name, us in times.items()}
+    monkeypatch.setattr(driver, "cupy", CuPy)
+    monkeypatch.setattr(driver, "device", lambda index: H100)
+    monkeypatch.setattr(Arrays, "fill", lambda *_: None)
+    monkeypatch.setattr(layers, "ours", lambda plans: [mine])
+    monkeypatch.setattr(layers, "frameworks", lambda *_: torch)
+    monkeypatch.setattr(layers, "fastest_of_cudnn", lambda *_: seen.append(_) or [judge])
+    monkeypatch.setattr(
+        layers, "interleave", lambda calls, **_: {n: t for n, t in took.items() if n in calls}
+    )
+    monkeypatch.setattr(layers, "relative_rms", lambda *_: 1e-4)
+    found = plans(layer, "forward", "fp16", H100)
+    plain = list(measured(layer, "forward", "fp16", found))
+    assert not seen
+    assert [torch for _, torch, _ in ratios(plain)] == [2.0]
+    rows = list(measured(layer, "forward", "fp16", found, search=True))
+    assert [row for row in rows if row["method"] != "cudnn"] == plain
+    (row,) = (row for row in rows if row["method"] == "cudnn")
+    assert (row["algorithm"], row["layout"], row["workspace"]) == ("WINOGRAD", "NCHW", 64)
+    assert [torch for _, torch, _ in ratios(rows)] == [1.5]
+    case = (str(layer), "forward", "fp16")
+    assert layers.there(plain) == layers.there(rows) == {case: plain[0]["source"]}
+    assert layers.there(rows, True) == layers.there(rows)
+    assert layers.there(plain, True) == {}
+    monkeypatch.setattr(layers, "LONG", 1)
+    assert len(list(measured(layer, "forward", "fp16", found, search=True))) == len(plain)
 
 
 SIXTEEN = ("fp16", "bf16")
