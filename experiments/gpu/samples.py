@@ -22,11 +22,7 @@ GROUPS = ("dense", "1x1", "strided", "dilated", "grouped", "depthwise", "stem")
 # Aims of ours: of the geometric mean over a list's layers, and of all but a twentieth of them.
 MEANS, LEAST = {"fp32": 2.0, "fp16": 1.15, "bf16": 1.15}, {"fp32": 1.0, "fp16": 0.95, "bf16": 0.95}
 TF32 = 0.95  # FP32 over TF32
-MOST, TURNS = (
-    60,
-    4,
-)  # slow layers that are counted, three minutes of the profiler; of each kind first
-LIBRARY = "cuBLASLt"  # whose kernels have names of their own
+TURNS = 4  # slow layers of each kind that are counted before others
 MEASURE = (
     "python -m experiments.measure.layers networks_forward (…_backward_data, …_backward_filter)"
 )
@@ -129,16 +125,17 @@ def below() -> list[Row]:
 
 
 def slowest() -> list[tuple[str, str, str, None, str, str]]:
-    """What is picked for those that are counted: layer, direction, products, no algorithm, kernel
-    and config. TURNS of each direction, precision and kind of layer come before others."""
+    """What is picked for them, in the order in which they are counted: layer, direction, products,
+    no algorithm, kernel and config. TURNS of each direction, precision and kind of layer come
+    before others."""
     turns: Counter[tuple[str, ...]] = Counter()
     ranked = []
-    for one in (row for row in below() if row["kernel"] != LIBRARY):
+    for one in below():
         kind = one["direction"], one["precision"], one["group"]
         what = one["layer"], one["direction"], one["products"], None, one["kernel"], one["plan"]
         ranked.append((turns[kind] >= TURNS, what))
         turns[kind] += 1
-    return [what for _, what in sorted(ranked, key=lambda pair: pair[0])][:MOST]
+    return [what for _, what in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def reasons() -> list[str]:

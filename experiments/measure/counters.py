@@ -3,17 +3,19 @@
 Each case of CASES is launched once under the profiler, clocks and caches left as they are; every
 kernel of the plan gives a row in experiments/results/counters.jsonl, which the run replaces; with
 ``--cases`` only rows of the same plans. With ``--networks`` the cases are picks of networks' layers
-that are below the least which is aimed at, and the rows are those of counters_networks.jsonl.
+that are below the least which is aimed at, and their rows are added to counters_networks.jsonl: a
+plan that has some on this GPU is not counted again, and ``--seconds`` ends a sitting. A library's
+function has a row for each kernel that it launches, with its name.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
@@ -25,12 +27,14 @@ import typer
 from experiments.gpu import samples
 from experiments.gpu.counters import PLAN
 from experiments.gpu.losses import slower
+from experiments.gpu.ncu import NAMES, read
 from experiments.gpu.rows import cases as measured_cases
 from experiments.gpu.rows import stored
 from experiments.harness.facts import ROOT
 from experiments.measure.fused import beside
 from experiments.measure.nested import COUNTED
 from experiments.measure.throughput import compile_all
+from experiments.measure.throughput import stored as kept
 from winolab.algorithm import Algorithm, parse_algorithm
 from winolab.bench.contenders import Arrays, entered, launched, unnamed
 from winolab.bench.layers import parse_layer
@@ -38,16 +42,19 @@ from winolab.cli import bench
 from winolab.gpu import driver
 from winolab.gpu.driver import Launchable
 from winolab.gpu.families.fused2d.plan import Fused2dPlan
-from winolab.gpu.params import Params
+from winolab.gpu.params import MATMUL, Params
 from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.planner import plan as planned
 from winolab.gpu.planner.request import Plan
 from winolab.gpu.runtime.call import kernels_of
-from winolab.lines import rewrite
+from winolab.lines import add, rewrite
 
 RESULTS = ROOT / "experiments" / "results" / "counters.jsonl"
 SECONDS = 240  # that the profiler may take
+AT_ONCE = 10  # cases of networks that the profiler has at once: it writes its table when it ends
 FORWARD, FILTER = "forward", "backward_filter"
+MARK = "winolab_mark"  # a kernel that does nothing
+MARKING = f'extern "C" __global__ void {MARK}() {{}}'
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,11 @@ class Case:
     kernel: str | None = None
     shape: str | None = None
     policy: str | None = None
+
+    @property
+    def named(self) -> tuple[Any, ...]:
+        """What rows of its plan share, if it names the plan."""
+        return self.layer, self.direction, self.products, self.kernel, self.shape
 
     @property
     def group(self) -> str:
@@ -85,7 +97,8 @@ class Case:
         for plan in found:
             has = plan.precision, plan.kernel, str(plan.config)
             fits = all(wish in (None, one) for wish, one in zip(asked_for, has, strict=True))
-            if fits and plan.source():  # a library's kernels have names of their own
+            # A library's kernels have names of their own: they are counted where they are meant.
+            if fits and (plan.source() or self.kernel == plan.kernel):
                 return self._changed(plan, asked) if self.policy else plan
         return None
 
@@ -188,47 +201,10 @@ def of_networks() -> list[Case]:
     return [Case(*each) for each in samples.slowest()]
 
 
-TENSOR = "sm__ops_path_tensor_op_"
-# What a row calls it -> ncu's name. Rates are percent of what the unit can sustain while the kernel
-# runs; tensor operations count a multiplication and an addition as two.
-METRICS = {
-    "seconds": "gpu__time_duration.sum",
-    "clock_hz": "sm__cycles_elapsed.avg.per_second",
-    "cycles": "sm__cycles_elapsed.max",
-    "cycles_active": "sm__cycles_active.avg",
-    "fma_instructions": "smsp__inst_executed_pipe_fma.sum",
-    "ffma_per_cycle": "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed",
-    "wgmma_fp16": TENSOR + "hgmma_src_fp16_sparsity_off.sum",
-    "wgmma_bf16": TENSOR + "hgmma_src_bf16_dst_fp32_sparsity_off.sum",
-    "mma_fp16": TENSOR + "hmma_src_fp16_dst_fp32_sparsity_off.sum",
-    "mma_bf16": TENSOR + "hmma_src_bf16_dst_fp32_sparsity_off.sum",
-    "issue": "sm__inst_issued.avg.pct_of_peak_sustained_elapsed",
-    "shared_pipe": "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
-    "shared_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
-    "bank_conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
-    "l2": "lts__t_sectors.avg.pct_of_peak_sustained_elapsed",
-    "l2_sectors": "lts__t_sectors.sum",
-    "dram": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
-    "dram_read": "dram__bytes_read.sum",
-    "dram_written": "dram__bytes_write.sum",
-    "warps_active": "sm__warps_active.avg.pct_of_peak_sustained_active",
-    "multiprocessors": "launch__sm_count",
-    "registers": "launch__registers_per_thread",
-    "shared_bytes": "launch__shared_mem_per_block_allocated",
-}
-SCALES = {"seconds": 1e-9}  # of ncu's base unit
-# The profiler samples every warp and says what it waits for: "selected" issues an instruction.
-STALLS = (
-    "selected", "not_selected", "barrier", "branch_resolving", "dispatch_stall", "drain",
-    "imc_miss", "lg_throttle", "long_scoreboard", "math_pipe_throttle", "membar", "mio_throttle",
-    "misc", "no_instructions", "short_scoreboard", "sleeping", "tex_throttle", "wait",
-    "warpgroup_arrive",
-)  # fmt: skip
-STALL = "smsp__pcsamp_warps_issue_stalled_"
-
-
 class Profiled:
     """A kernel whose first launch of each grid is profiled; ``notes`` gets a line on it.
+
+    A library's function may launch several: behind it the profiler sees MARK.
 
     Launches begin when those before them have ended, whatever the plan asks for.
     """
@@ -247,6 +223,8 @@ class Profiled:
             profiler.start()
         self.kernel(grid, threads, params)
         if first:
+            if self.kernel.name == MATMUL:
+                driver.cupy().RawKernel(MARKING, MARK)((1,), (1,), ())
             driver.cupy().cuda.get_current_stream().synchronize()
             profiler.stop()
 
@@ -294,13 +272,12 @@ def child(folder: Path) -> None:
 
 def profiled(cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
     """The rows of these cases, as far as the profiler came."""
-    names = [*METRICS.values(), *(STALL + reason for reason in STALLS)]
     with tempfile.TemporaryDirectory() as folder:
         notes, log = Path(folder) / "launches.jsonl", Path(folder) / "ncu.csv"
         (Path(folder) / "cases.json").write_text(json.dumps([astuple(case) for case in cases]))
         command = [
             "ncu", "--clock-control", "none", "--cache-control", "none",
-            "--profile-from-start", "off", "--metrics", ",".join(names),
+            "--profile-from-start", "off", "--metrics", ",".join(NAMES),
             "--csv", "--page", "raw", "--print-units", "base",
             "--log-file", str(log), sys.executable, "-m", "experiments.measure.counters",
             "--launch", folder,
@@ -315,37 +292,27 @@ def profiled(cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
         if not (notes.exists() and log.exists()):
             return
         lines = [json.loads(line) for line in notes.read_text().splitlines()]
-        for line, counted in zip(lines, read(log.read_text()), strict=False):
-            if line["launch"] not in counted["kernel_name"]:
-                raise RuntimeError(f"{counted['kernel_name']} where {line['launch']} was launched")
-            yield {**line, **counted}
+        yield from matched(lines, read(log.read_text()))
 
 
-def read(text: str) -> Iterator[dict[str, Any]]:
-    """Rows of ncu's raw CSV; its first line after the names has units."""
-    table = list(csv.reader(line for line in text.splitlines() if line.startswith('"')))
-    if len(table) < 3:
-        raise RuntimeError(f"ncu gave no table: {text[-500:]}")
-    names = table[0]
-    for line in table[2:]:
-        values = dict(zip(names, line, strict=True))
-        found = {
-            short: number(values.get(name, "")) for short, name in METRICS.items()
-        }  # counters that the device lacks stay None
-        stalls = {reason: number(values.get(STALL + reason, "")) for reason in STALLS}
-        yield {
-            "kernel_name": values["Kernel Name"],
-            **{k: v * SCALES.get(k, 1) if v is not None else None for k, v in found.items()},
-            "stalls": {reason: int(count) for reason, count in stalls.items() if count},
-        }
-
-
-def number(text: str) -> float | None:
-    """A number as ncu prints it, None of anything else."""
-    try:
-        return float(text.replace(",", ""))
-    except ValueError:
-        return None
+def matched(
+    lines: Iterable[dict[str, Any]], table: Iterator[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """What was launched, each with what ncu counted: one row of a kernel of ours, as many as stand
+    before MARK of a library's function. Raises RuntimeError where another kernel was counted."""
+    for line in lines:
+        found = []
+        for counted in table:
+            name = counted.pop("kernel_name")
+            if line["launch"] != MATMUL:
+                if line["launch"] not in name:
+                    raise RuntimeError(f"{name} where {line['launch']} was launched")
+                yield {**line, **counted}
+                break
+            if MARK in name:
+                yield from found
+                break
+            found.append({**line, "of_library": name, **counted})
 
 
 def main(
@@ -353,12 +320,14 @@ def main(
     output: Annotated[Path, typer.Option(help="File that is written.")] = RESULTS,
     compile_only: Annotated[bool, typer.Option("--compile", help="Only fill the cache.")] = False,
     networks: Annotated[bool, typer.Option("--networks", help="Slow layers of networks.")] = False,
+    seconds: Annotated[float, typer.Option(help="Time that --networks may take.")] = SECONDS,
     folder: Annotated[Path | None, typer.Option("--launch", hidden=True)] = None,
 ) -> None:
     """Count what every kernel does on this GPU."""
     if folder:
         child(folder)
         return
+    end = time.monotonic() + seconds
     bench.ready()
     cases = of_networks() if networks else every()
     if networks and output == RESULTS:
@@ -366,20 +335,41 @@ def main(
     if numbers:
         cases = [cases[int(n)] for n in numbers.split(",")]
     if compile_only:
-        plans = (case.plan() for case in cases)
-        print(f"{compile_all(plan for plan in plans if plan)} kernels", flush=True)
+        print(f"{_compiled(cases)} kernels", flush=True)
         return
     if shutil.which("ncu") is None:
         raise SystemExit("ncu, NVIDIA's Nsight Compute, is not on the path")
-    machine, rows = bench.context(), []
+    machine = bench.context()
+    if not networks:
+        rows = counted(cases, machine)
+        mine = {plan_of(row) for row in rows}
+        left = [row for row in kept(output) if plan_of(row) not in mine] if numbers else []
+        rewrite(output, [*left, *rows])  # those that were there stay if this is interrupted
+        return
+    there = {plan_of(row) for row in kept(output)}
+    cases = [case for case in cases if (*case.named, machine["device"]) not in there]
+    for first in range(0, len(cases), AT_ONCE):
+        if time.monotonic() > end:
+            print(f"no time for {len(cases) - first} layers; call again to go on")
+            break
+        some = cases[first : first + AT_ONCE]
+        print(f"{_compiled(some)} kernels of {len(some)} layers", flush=True)
+        add(output, counted(some, machine))
+
+
+def _compiled(cases: Iterable[Case]) -> int:
+    """Compile the cases' kernels on all cores, since a launch would compile one by one."""
+    return compile_all(plan for plan in (case.plan() for case in cases) if plan)
+
+
+def counted(cases: Sequence[Case], machine: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of these cases, which are shown."""
+    rows = []
     for row in profiled(cases):
-        del row["kernel_name"]
         rows.append({**row, **machine})
         speed = f"{row['seconds'] * 1e6:.0f} µs, issue {row['issue']:.0f} %"
         print(row["layer"], row["products"], row["kernel"], row["launch"], speed, flush=True)
-    counted = {plan_of(row) for row in rows}
-    left = [row for row in stored(output.stem) if plan_of(row) not in counted] if numbers else []
-    rewrite(output, [*left, *rows])  # those that were there stay if this is interrupted
+    return rows
 
 
 def plan_of(row: dict[str, Any]) -> tuple[Any, ...]:

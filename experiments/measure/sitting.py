@@ -121,6 +121,7 @@ STEPS = (
     Step("errors", 60, "experiments.measure.errors"),
     Step("banks", 30, "experiments.measure.fused.shared_memory", limited=False),
     Step("counters", 270, "experiments.measure.counters", limited=False),
+    Step("reasons", 240, "experiments.measure.counters --networks"),
     Step("host", 60, "experiments.measure.host_cost", limited=False),
     Step("one", 120, "experiments.training.run --plan one"),
     Step("two", 120, "experiments.training.run --plan two", torchrun=True),  # needs two GPUs
