@@ -7,9 +7,9 @@ and fp16 and bf16 under autocast. A row has quartiles in milliseconds of a forwa
 evaluation or of a training step (forward, loss, gradients, SGD), the most memory that network,
 images and step took (``memory_mb``; ``peak_mb`` of older rows has the other contenders', too), how
 many of its convolutions are winolab's, how many calls came before the first that is timed
-(``warm``), seconds that the case's contenders took so far (``took_s``), and by how much outputs and
-gradients deviate from FP64, the largest difference over the largest value, of two images or, of a
-video, of a part.
+(``warm``), seconds that the case's contenders took so far (``took_s``; ``spent_s``: by parts), and
+by how much outputs and gradients deviate from FP64, the largest difference over the largest value,
+of two images or, of a video, of a part: in evaluation by the kernels that are timed.
 
 Rows are added to experiments/results/end_to_end.jsonl as they are measured, by several processes at
 a time, too; what is there is measured again only where ``--again`` says so, and counts no more.
@@ -42,6 +42,7 @@ from experiments.measure.networks import UNet, VideoDecoder
 from experiments.measure.throughput import stored
 from experiments.networks import others
 from experiments.networks.backbones import resnet, vgg
+from experiments.networks.deviations import Kept, deviations, numbers
 from winolab.cli.environment import provenance
 from winolab.gpu.runtime.cuda_graphs import REPEATS
 from winolab.lines import add
@@ -52,6 +53,7 @@ RESULTS = ROOT / "experiments" / "results" / "end_to_end.jsonl"
 ROUNDS, WARM = 15, REPEATS + 4
 # In a step as long as LONG milliseconds the host's time does not count, graph or not: fewer calls.
 LONG, FEW = 200.0, 5
+EXACT = Kept()
 Row = dict[str, Any]
 
 
@@ -151,8 +153,9 @@ class Step:
         return torch.autocast(self.x.device.type, dtype=kind, enabled=kind != torch.float32)
 
     def compile_kernels(self) -> None:
-        """Compile winolab's on all cores; a step would compile one by one."""
-        if self.who != "winolab":
+        """Compile winolab's for a GPU on all cores; a step would compile one by one, and so would
+        one that torch.compile took, which calls the same."""
+        if self.who != "winolab" or not self.x.is_cuda:
             return
         with self.autocast():
             winolab.torch.warmup(self.model, self.x)
@@ -175,39 +178,26 @@ class Step:
             self.scaler.update()
 
 
-def numbers(step: Step) -> tuple[Tensor, list[Tensor | None]]:
-    """Outputs and, of a training step, the parameters' gradients, by what cuDNN chooses unasked: a
-    search for the fastest takes seconds, and this is called once."""
-    for module in step.model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0  # formats draw differently
-    training = step.case.step == "training"
-    with step.products(benchmark=False), torch.set_grad_enabled(training):
-        y, loss = step.loss()
-        parameters = list(step.model.parameters()) if training else []
-        found = torch.autograd.grad(loss, parameters, allow_unused=True) if training else ()
-    return y.detach(), list(found)
+class Laps:
+    """Where a case's seconds go, by parts that come one after another."""
 
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.monotonic()
 
-def deviations(
-    of: tuple[Tensor, list[Tensor | None]], exact: tuple[Tensor, list[Tensor | None]]
-) -> dict[str, float]:
-    """Largest differences from FP64 of outputs and gradients over their largest values."""
-    (y, gradients), (right, exact_gradients) = of, exact
-    found = {"logits": float((y.double() - right).abs().max() / right.abs().max())}
-    if exact_gradients:
-        both = zip(gradients, exact_gradients, strict=True)
-        pairs = [(p, q) for p, q in both if p is not None and q is not None]
-        largest = max(float(q.abs().max()) for _, q in pairs)
-        worst = max(float((p.double() - q).abs().max()) for p, q in pairs)
-        found["gradients"] = worst / largest
-    return found
+    def __call__(self, part: str) -> None:
+        """What went by since the last call was for this part."""
+        now = time.monotonic()
+        self.seconds[part] = round(self.seconds.get(part, 0) + now - self._last, 2)
+        self._last = now
 
 
 def rows(case: Case, device: str) -> Iterator[Row]:
     """A row a contender."""
     torch.compiler.reset()  # else what was compiled before counts, and PyTorch compiles no more
+    lap = Laps()
     model, x, memory = built(case, device)
+    lap("built")
     names, started = contenders(case), time.monotonic()
     steps: dict[str, Step] = {}
     warm: dict[str, int] = {}
@@ -215,29 +205,40 @@ def rows(case: Case, device: str) -> Iterator[Row]:
     for who in names:
         beside = torch.cuda.memory_allocated() if x.is_cuda else 0
         steps[who] = step = Step(case, who, model, x)
-        if x.is_cuda and case.mode == "eager":
-            step.compile_kernels()
+        step.compile_kernels()
+        lap("kernels")
         warm[who] = warm_up(step)
         memory_mb[who] = _most(step, beside)
+        lap(f"warm {who}")
     times = _interleaved(steps, ROUNDS if min(warm.values()) == WARM else FEW)
+    lap("timed")
     common = {**asdict(case), **provenance(), **machine(device)}
     two = x[:2]
-    if (corner := NETWORKS[case.network].corner) and not case.tiny:
+    corner = None if case.tiny else NETWORKS[case.network].corner
+    if corner:
         two = two[(slice(2), *map(slice, corner))]
     two = two.contiguous(**memory)
+    # In evaluation an image does not see others: two of all have the kernels that were timed.
+    images = two if corner or case.step == "training" else x
     plain = Case(**{**asdict(case), "mode": "eager"})
     wide = Case(**{**asdict(plain), "format": "fp32"})
-    exact = numbers(Step(wide, "torch", model.double(), two.double()))
+    of = (case.network, case.batch, case.order, case.step, case.tiny)
+    exact = EXACT.get(
+        of, model, two, lambda: numbers(Step(wide, "torch", model.double(), two.double()))
+    )
+    lap("fp64")
     for who in names:
-        of = Step(plain, who, model.float(), two)
-        if x.is_cuda:
-            of.compile_kernels()
+        step = Step(plain, who, model.float(), images)
+        if images is two:
+            step.compile_kernels()
+        found = deviations(numbers(step), exact)
+        lap(f"deviations {who}")
         low, mid, high = statistics.quantiles(times[who], n=4)
         yield {
             **common, "method": who, "ms": round(mid, 4),
             "quartiles_ms": [round(low, 4), round(high, 4)], "warm": warm[who],
-            "memory_mb": memory_mb[who], "converted": steps[who].converted,
-            **deviations(numbers(of), exact), "took_s": round(time.monotonic() - started, 2),
+            "memory_mb": memory_mb[who], "converted": steps[who].converted, **found,
+            "took_s": round(time.monotonic() - started, 2), "spent_s": dict(lap.seconds),
         }  # fmt: skip
 
 

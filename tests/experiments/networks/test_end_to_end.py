@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from experiments.networks import end_to_end
+from experiments.networks import deviations, end_to_end
 from experiments.networks.backbones import small
+from experiments.networks.deviations import Kept
 from experiments.networks.end_to_end import Case, Network, main
 from experiments.networks.told import by_case
 
@@ -114,6 +115,78 @@ def test_fp64_is_of_a_corner_where_a_network_names_one(monkeypatch) -> None:
     assert [part.dtype for part in taken] == [torch.float64, torch.float32, torch.float32]
     assert all(torch.equal(part.float(), x[:2, :, :8]) for part in taken)
     assert all(0 < row["gradients"] < 1e-4 for row in rows)
+
+
+def test_fp64_is_computed_once_for_all_formats(monkeypatch) -> None:
+    network = Network(partial(small, 10), (3, 16, 16), (3, 8, 8), (3,))
+    monkeypatch.setattr(end_to_end, "NETWORKS", {"small": network})
+    monkeypatch.setattr(end_to_end, "EXACT", Kept())
+    taken, numbers = [], end_to_end.numbers
+    monkeypatch.setattr(end_to_end, "numbers", lambda step: taken.append(step.x) or numbers(step))
+
+    def wide() -> int:
+        found = [x for x in taken if x.dtype == torch.float64]
+        taken.clear()
+        return len(found)
+
+    case = Case("small", 3, "fp32", "first", "eager", "training")
+    first = list(end_to_end.rows(case, "cpu"))
+    assert wide() == 1
+    assert list(first[0]["spent_s"]) == [
+        *("built", "kernels", "warm winolab", "warm torch", "timed", "fp64"),
+        "deviations winolab",
+    ]
+    assert sum(first[1]["spent_s"].values()) >= first[1]["took_s"] - 0.1
+    again = list(end_to_end.rows(case, "cpu"))
+    assert [row["gradients"] for row in again] == [row["gradients"] for row in first]
+    list(end_to_end.rows(replace(case, format="bf16"), "cpu"))
+    assert wide() == 0
+    list(end_to_end.rows(replace(case, batch=2), "cpu"))  # other images
+    list(end_to_end.rows(replace(case, step="forward"), "cpu"))
+    assert wide() == 2
+    build = partial(small, 10, torch.nn.ReLU)
+    monkeypatch.setattr(end_to_end, "NETWORKS", {"small": replace(network, build=build)})
+    list(end_to_end.rows(case, "cpu"))  # the same numbers; its statistics are not
+    assert wide() == 1
+
+
+def test_kept_results_are_of_one_model_and_few(monkeypatch) -> None:
+    monkeypatch.setattr(deviations, "MOST", 2)
+    kept, made = Kept(), []
+    x = torch.ones(1)
+
+    def result(model: torch.nn.Module, x: torch.Tensor) -> Any:
+        return kept.get(("a",), model, x, lambda: made.append(1) or (x, []))
+
+    one, two = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    for model in (one, two, one, two):
+        result(model, x)
+    assert len(made) == 2
+    result(one, 2 * x)  # the first one goes
+    result(two, x)
+    assert len(made) == 3
+    result(one, x)
+    assert len(made) == 4
+
+
+def test_evaluation_deviates_by_the_kernels_that_are_timed(monkeypatch) -> None:
+    """Kernels of two images alone would have to be compiled, too; torch.compile's steps call the
+    same as others."""
+    network = Network(partial(small, 10), (3, 16, 16), (3, 8, 8), (4,))
+    monkeypatch.setattr(end_to_end, "NETWORKS", {"small": network})
+    monkeypatch.setattr(end_to_end, "EXACT", Kept())
+    compiled, taken, numbers = [], [], end_to_end.numbers
+    monkeypatch.setattr(end_to_end, "numbers", lambda step: taken.append(step.x) or numbers(step))
+    monkeypatch.setattr(end_to_end.Step, "compile_kernels", lambda step: compiled.append(
+        (step.who, step.case.mode, len(step.x))))  # fmt: skip
+    case = Case("small", 4, "fp32", "first", "compiled", "forward")
+    rows = list(end_to_end.rows(case, "cpu"))
+    assert compiled == [("winolab", "compiled", 4), ("torch", "compiled", 4)]
+    assert [len(x) for x in taken] == [2, 4, 4]
+    assert all(0 < row["logits"] < 1e-5 for row in rows)
+    compiled.clear()
+    list(end_to_end.rows(replace(case, mode="eager", step="training"), "cpu"))
+    assert compiled == [(who, "eager", images) for images in (4, 2) for who in ("winolab", "torch")]
 
 
 @pytest.mark.parametrize(("takes", "calls"), [(199, end_to_end.WARM), (201, end_to_end.FEW)])
