@@ -4,21 +4,18 @@ model and images, whatever formats and modes are held against it."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-
-if TYPE_CHECKING:
-    from experiments.networks.end_to_end import Step
 
 Numbers = tuple[Tensor, list[Tensor | None]]
 MOST = 32  # results that are kept: VGG-16's gradients are 1.1 GB
 
 
-def numbers(step: Step) -> Numbers:
-    """Outputs and, of a training step, the parameters' gradients, by what cuDNN chooses unasked: a
-    search for the fastest takes seconds, and this is called once."""
+def numbers(step: Any) -> Numbers:
+    """Outputs and, of a training step, the parameters' gradients of a Step of end_to_end, by what
+    cuDNN chooses unasked: a search for the fastest takes seconds, and this is called once."""
     for module in step.model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0  # formats draw differently
