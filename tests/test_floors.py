@@ -23,7 +23,11 @@ CORE = {"numpy", "scipy", "mpmath", "ml_dtypes", "typer", "rich"}
 # Who imports the GPU's libraries; a folder stands for what is in it.
 CUPY = ("winolab.gpu.driver", "winolab.bench", "experiments.judged.kernels_gpu")
 TORCH = ("winolab.torch", "winolab.gpu.runtime", "winolab.bench", "winolab.judge", "experiments")
-DISCOVER = ("experiments.harness.studies", "experiments.measure.cases")  # what papers there are
+# What papers there are, and what each measures.
+DISCOVER = (
+    *("experiments.harness.studies", "experiments.measure.cases"),
+    "experiments.measure.sitting",
+)
 FLINT = ("winolab.ref.arithmetic.rational",)
 NUMBA = (
     *("winolab.ref.arithmetic.compiled", "winolab.ref.arithmetic.loops"),

@@ -51,6 +51,7 @@ from winolab.lines import add, rewrite
 
 RESULTS = ROOT / "experiments" / "results" / "counters.jsonl"
 SECONDS = 240  # that the profiler may take
+EACH = 4.0  # seconds of a layer, with its share of the profiler's start
 AT_ONCE = 10  # cases of networks that the profiler has at once: it writes its table when it ends
 FORWARD, FILTER = "forward", "backward_filter"
 MARK = "winolab_mark"  # a kernel that does nothing
@@ -355,6 +356,14 @@ def main(
         some = cases[first : first + AT_ONCE]
         print(f"{_compiled(some)} kernels of {len(some)} layers", flush=True)
         add(output, counted(some, machine))
+
+
+def outstanding(words: Sequence[str]) -> tuple[int, float] | None:
+    """Slow layers of networks that were not counted on any GPU, and seconds of one."""
+    if "--networks" not in words:
+        return None
+    there = {plan_of(row)[:-1] for row in kept(RESULTS.with_stem("counters_networks"))}
+    return sum(case.named not in there for case in of_networks()), EACH
 
 
 def _compiled(cases: Iterable[Case]) -> int:

@@ -49,6 +49,8 @@ COMPILED = 32  # cases whose kernels are compiled at a time
 # Multiply-adds of a layer that comes after all others, without errors: PyTorch takes minutes of a
 # video decoder's (2.3e12) in FP64, and in FP32 until its benchmark mode has chosen.
 LONG = 4e11
+PRECISIONS = ("fp32", "fp16", "bf16")
+EACH = 2.5  # seconds that a case took, its kernels' compiling included
 Case = tuple["Layer | BatchedLayer", str, str]  # with its direction and precision
 
 
@@ -174,7 +176,7 @@ LISTS: dict[str, tuple[Sequence[Layer | BatchedLayer], tuple[str, ...]]] = {
 def main(
     layers: Annotated[str, typer.Argument(help="A list of LISTS.")],
     seconds: Annotated[float, typer.Option(help="Time that all of it may take.")] = 300,
-    precisions: Annotated[str, typer.Option(help="With commas.")] = "fp32,fp16,bf16",
+    precisions: Annotated[str, typer.Option(help="With commas.")] = ",".join(PRECISIONS),
     only: Annotated[str, typer.Option(help="Directions, with commas.")] = "",
     again: Annotated[bool, typer.Option("--again", help="Kernels without change, too.")] = False,
     search: Annotated[bool, typer.Option("--cudnn", help="Its fastest algorithm, too.")] = False,
@@ -198,6 +200,14 @@ def main(
         todo = due(planned(cases, driver.device(0)), kept)
         rows = added(output, timed(todo[:most], end, search))
     print("\n".join(summarized(rows)))
+
+
+def outstanding(words: Sequence[str]) -> tuple[int, float]:
+    """Cases of a list without rows, whatever is picked now, and seconds of one."""
+    listed, directions = LISTS[words[0]]
+    known = {key(row) for row in stored(RESULTS / f"{words[0]}.jsonl")}
+    every = {(str(v), d, p) for v in listed for d in directions for p in PRECISIONS}
+    return len(every - known), EACH
 
 
 def there(rows: Sequence[Row], search: bool = False) -> dict[tuple[str, str, str], str]:

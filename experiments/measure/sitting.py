@@ -4,8 +4,9 @@ STEPS stand in the order of what is to be known first: the tests and the sanitiz
 picks, then each paper's own measurements, networks and training. A step is a command of its own; it
 gets the seconds that the table says or those that are left of ``--seconds``, and one that fails
 ends no other, but the exit code is 1 then. ``--only`` takes steps by name (``fused=60``: with
-another limit), ``--list`` prints them and stops. ``--changed FILE`` writes what the sitting left in
-experiments/results and in the steps' logs into a tar file.
+another limit), ``--list`` prints them and stops, ``--left`` those that can say, without a GPU, how
+many cases have no rows yet and about how many seconds these take. ``--changed FILE`` writes what
+the sitting left in experiments/results and in the steps' logs into a tar file.
 
 ``--gpus N`` shares the steps out among N GPUs: each takes the next step when it has ended one, with
 its share of the processor's cores, and what needs several GPUs comes last, alone.
@@ -27,8 +28,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -58,6 +60,25 @@ class Step:
         limit = ["--seconds", f"{seconds:.0f}"] if self.limited else []
         inner = ["-m", module] if start else [module]
         return [sys.executable, "-m", *start, *inner, *rest, *limit]
+
+    def outstanding(self) -> tuple[int, float] | None:
+        """Cases that have no rows yet, and seconds of one, as the command's module says by a
+        function of this name, of the command's words; None where it has none."""
+        module, *rest = self.command.split()
+        match module.split("."):
+            case ["papers", paper, "gpu_times"]:
+                found: Any = import_module(f"papers.{paper}.gpu_times")
+            case ["papers", paper, "measure", name]:
+                found = import_module(f"papers.{paper}.measure.{name}")
+            case ["experiments", "measure", "layers"]:
+                from experiments.measure import layers as found
+            case ["experiments", "measure", "counters"]:
+                from experiments.measure import counters as found
+            case ["experiments", "networks", "end_to_end"]:
+                from experiments.networks import end_to_end as found
+            case _:
+                return None
+        return found.outstanding(rest) if hasattr(found, "outstanding") else None
 
 
 _SANITIZER = "--changed --rows experiments/results/sanitizer.jsonl"
@@ -216,6 +237,7 @@ def main(
     seconds: Annotated[float, typer.Option(help="Time of the sitting.")] = 3600,
     gpus: Annotated[int, typer.Option(min=1, help="How many share the steps.")] = 1,
     shown: Annotated[bool, typer.Option("--list", help="Print the steps, and stop.")] = False,
+    left: Annotated[bool, typer.Option("--left", help="Print what lacks rows, and stop.")] = False,
     changed: Annotated[Path | None, typer.Option(help="Tar file of changed rows, logs.")] = None,
 ) -> None:
     """Everything that needs a GPU, in one sitting."""
@@ -226,6 +248,12 @@ def main(
     if shown:
         for step in steps:
             print(f"{step.name:11} {step.seconds:5.0f} s  {' '.join(step.line(step.seconds)[1:])}")
+        return
+    if left:
+        for step in steps:
+            if found := step.outstanding():
+                count, each = found
+                print(f"{step.name:11} {count:5} cases {count * each:6.0f} s")
         return
     since, well = time.time(), True
     try:

@@ -43,6 +43,7 @@ from experiments.measure.throughput import stored
 from experiments.networks import others
 from experiments.networks.backbones import resnet, vgg
 from experiments.networks.deviations import Kept, deviations, numbers
+from winolab.bench.timing import Laps
 from winolab.cli.environment import provenance
 from winolab.gpu.runtime.cuda_graphs import REPEATS
 from winolab.lines import add
@@ -53,6 +54,7 @@ RESULTS = ROOT / "experiments" / "results" / "end_to_end.jsonl"
 ROUNDS, WARM = 15, REPEATS + 4
 # In a step as long as LONG milliseconds the host's time does not count, graph or not: fewer calls.
 LONG, FEW = 200.0, 5
+GUESS = 60.0  # seconds of a case, where no row tells
 EXACT = Kept()
 Row = dict[str, Any]
 
@@ -176,20 +178,6 @@ class Step:
             self.scaler.scale(self.loss()[1]).backward()
             self.scaler.step(self.optimizer)
             self.scaler.update()
-
-
-class Laps:
-    """Where a case's seconds go, by parts that come one after another."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = time.monotonic()
-
-    def __call__(self, part: str) -> None:
-        """What went by since the last call was for this part."""
-        now = time.monotonic()
-        self.seconds[part] = round(self.seconds.get(part, 0) + now - self._last, 2)
-        self._last = now
 
 
 def rows(case: Case, device: str) -> Iterator[Row]:
@@ -361,6 +349,19 @@ def main(
         for row in found:
             shown = (*asdict(case), "method", "ms", "logits")
             print(json.dumps({name: row[name] for name in shown}), flush=True)
+
+
+def outstanding(words: Sequence[str]) -> tuple[int, float]:
+    """Cases of a command without rows, and the median of the seconds that others took."""
+    said = dict(zip(words[::2], words[1::2], strict=True))
+    networks = said.get("--networks", ",".join(NETWORKS)).split(",")
+    modes = said.get("--modes", ",".join(MODES)).split(",")
+    kept = stored(RESULTS)
+    took = [row["took_s"] for row in kept if "took_s" in row and row["mode"] in modes]
+    done = {_key(row) for row in kept}
+    every = cases(networks, [*FORMATS], [*ORDERS], modes, False)
+    count = sum(_key(asdict(case)) not in done for case in every)
+    return count, statistics.median(took) if took else GUESS
 
 
 def summarized(rows: Sequence[Row]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -58,6 +58,7 @@ SETTINGS = ((28, 128), (14, 256))  # sizes and channels, as of Tables 1 and 2
 BYTES, MACS = 6e9, 1e11  # of arrays at most; of layers whose error is measured
 # Every kernel with both strides once; all layers of five networks: a sitting's worth.
 FIRST = {"layers": 18, "networks": 41, "grid": 0}
+EACH = 3.0  # seconds of a case, about
 LONG, FEW = 2e-3, 3  # seconds of a call above which it has so few rounds
 Case = tuple[str, str, Problem]  # step, label, shapes
 
@@ -144,6 +145,13 @@ def main(
             us = ", ".join(f"{row['method']} {row['us']:.0f}" for row in rows)
             print(f"{case[1]}: {us} µs; {time.monotonic() - began:.1f} s", flush=True)
     print(f"{len(todo)} cases were left; {len(stored(output))} rows in {output}")
+
+
+def outstanding(words: Sequence[str]) -> tuple[int, float]:
+    """Cases in FP32 without rows, the grid's apart, which are a sample; seconds of one."""
+    known = {(row["case"], row["precision"]) for row in stored(OUTPUT)}
+    every = (case for case in cases("layers,networks") if size(case[2], "fp32") <= BYTES)
+    return sum((key(*case), "fp32") not in known for case in every), EACH
 
 
 def size(problem: Problem, unit: str) -> float:

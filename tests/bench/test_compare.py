@@ -366,3 +366,12 @@ def test_calls_replay_on_the_arrays_and_a_filter_is_transformed_once_a_filling(
     (_, (_, taken, made)), (_, (read, used, written)) = seen[1:3]
     assert (taken, read, written) == (b, a, out)
     assert used == made
+
+
+def test_laps_add_up_by_part(monkeypatch) -> None:
+    monkeypatch.setattr(timing.time, "monotonic", lambda: Clock.seconds)
+    lap = timing.Laps()
+    for part, seconds in (("a", 1.0), ("b", 2.0), ("a", 0.25)):
+        Clock.advance(seconds)
+        lap(part)
+    assert lap.seconds == pytest.approx({"a": 1.25, "b": 2.0})

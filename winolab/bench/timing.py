@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -71,3 +72,17 @@ def _times(pairs: list, repeat: int) -> Times:
         return Times(seconds[0], seconds[0], seconds[0], 1)
     low, median, high = statistics.quantiles(seconds, n=4)
     return Times(low, median, high, len(seconds))
+
+
+class Laps:
+    """Where seconds go, by parts that come one after another."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.monotonic()
+
+    def __call__(self, part: str) -> None:
+        """What went by since the last call was for this part."""
+        now = time.monotonic()
+        self.seconds[part] = round(self.seconds.get(part, 0) + now - self._last, 2)
+        self._last = now

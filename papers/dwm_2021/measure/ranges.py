@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -43,6 +43,7 @@ from winolab.spread import pool
 
 OUTPUT = RESULTS / f"{GPU_SOURCE}.jsonl"
 UNIT, SEED = "fp16", 0
+EACH = 2.0  # seconds of a layer, about, kernels' compiling included
 LARGEST = float(np.finfo(np.float16).max)
 Case = tuple[str, Problem]  # network, layer
 
@@ -133,6 +134,17 @@ def measured(name: str, problem: Problem) -> list[Row]:
     ]  # fmt: skip
 
 
+def outstanding(words: Sequence[str]) -> tuple[int, float]:
+    """Layers without rows of any GPU, and seconds of one."""
+    there = {_of(row) for row in stored(OUTPUT)}
+    return sum(key(*case) not in there for case in cases()), EACH
+
+
+def _of(row: Row) -> tuple[Any, ...]:
+    """The key of a row's case."""
+    return row["network"], row["input"], row["filter"], row["stride"]
+
+
 def main(
     seconds: Annotated[float, typer.Option(help="Time that all of it may take.")] = 200,
     output: Annotated[Path, typer.Option(help="File of rows.")] = OUTPUT,
@@ -141,11 +153,7 @@ def main(
     end = time.monotonic() + seconds
     bench.ready()
     machine = bench.context()
-    there = {
-        (row["network"], row["input"], row["filter"], row["stride"])
-        for row in stored(output)
-        if row["device"] == machine["device"]
-    }
+    there = {_of(row) for row in stored(output) if row["device"] == machine["device"]}
     todo = [case for case in cases() if key(*case) not in there]
     problems = list(dict.fromkeys(problem for _, problem in todo))
     how = (repeat(UNIT), repeat(driver.device(0)), repeat(named), repeat(False))

@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.measure import sitting
+from experiments.measure import counters, layers, sitting
 from experiments.measure.sitting import STEPS, Step, chosen, kept, sat
+from experiments.networks import end_to_end
+from papers.dwm_2021 import gpu_times
+from papers.dwm_2021.measure import ranges
 
 
 def test_every_step_is_a_command_that_exists() -> None:
@@ -38,6 +41,30 @@ def test_steps_are_taken_by_name() -> None:
     (two,) = chosen("two")
     assert two.line(60)[1:4] == ["-m", "torch.distributed.run", "--nproc-per-node"]
     assert two.line(60)[-2:] == ["--seconds", "60"]
+
+
+def test_what_lacks_rows_is_said_without_a_gpu(monkeypatch, capsys) -> None:
+    names = ["net_data", "compiled", "dwm", "dwm_ranges", "reasons", "counters", "tests"]
+    for module in (layers, counters, end_to_end, gpu_times, ranges):
+        name = "kept" if module is counters else "stored"
+        monkeypatch.setattr(module, name, lambda *_: [])
+    monkeypatch.setattr(counters, "of_networks", lambda: list(counters.CASES[:3]))
+    sitting.main(only=",".join(names), left=True)
+    found = {line.split()[0]: int(line.split()[1]) for line in capsys.readouterr().out.splitlines()}
+    listed = len(layers.LISTS["networks_backward_data"][0])
+    assert found == {
+        "net_data": 3 * listed,
+        "compiled": 4 * 2 * 3 * 2 * 2,  # networks, batches, formats, orders, steps
+        "dwm": sum(gpu_times.size(case[2], "fp32") <= gpu_times.BYTES
+                   for case in gpu_times.cases("layers,networks")),
+        "dwm_ranges": len(list(ranges.cases())),
+        "reasons": 3,
+    }  # fmt: skip
+    case = next(ranges.cases())
+    shapes = dict(zip(("network", "input", "filter", "stride"), ranges.key(*case), strict=True))
+    monkeypatch.setattr(ranges, "stored", lambda *_: [shapes])
+    (step,) = chosen("dwm_ranges")
+    assert step.outstanding() == (found["dwm_ranges"] - 1, ranges.EACH)
 
 
 def test_a_step_that_fails_or_hangs_ends_no_other(tmp_path: Path, monkeypatch) -> None:
