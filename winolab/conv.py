@@ -119,8 +119,8 @@ def conv_forward(
 
     Where torch tensors require grad, the result has its place in the graph: gradients, of any
     order, are the other convolutions, in the same precision and within the same workspace; no
-    ``out`` and no prepared filter serves then. torch.func, torch.compile and tensors without
-    numbers are served by winolab.torch.
+    ``out`` and no prepared filter serves then, nor under torch.compile. torch.func and tensors
+    without numbers are served by winolab.torch.
 
     Raises ValueError for shapes that do not fit, unknown or unfit algorithms and precisions, a
     tolerance that nothing keeps to or that stands beside an algorithm or a prepared filter, and for

@@ -77,10 +77,7 @@ class ConvOptions:
         if self.on_range not in ON_RANGE:
             raise ValueError(f"on_range {self.on_range!r}; expected one of {', '.join(ON_RANGE)}")
         tolerance, algorithm = Tolerance.of(self.tolerance), self.named
-        if tolerance and algorithm:
-            raise ValueError(
-                f"algorithm {algorithm} and tolerance {tolerance} both say how; give one of them"
-            )
+        check_one(algorithm, tolerance)
         precision = precision_named(self.precision)
         activation = Activation.of(self.activation)
         return replace(
@@ -89,6 +86,14 @@ class ConvOptions:
             precision=precision,
             tolerance=tolerance,
             activation=activation,
+        )
+
+
+def check_one(algorithm: Algorithm | str | None, tolerance: Tolerance | None) -> None:
+    """Raise ValueError where both say how."""
+    if tolerance and algorithm:
+        raise ValueError(
+            f"algorithm {algorithm} and tolerance {tolerance} both say how; give one of them"
         )
 
 

@@ -25,6 +25,7 @@ from tests.torch.samples import (
     samples,
     theirs,
 )
+from winolab.ref.arithmetic.simulated import arithmetic
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -273,6 +274,22 @@ def test_compiled_code_takes_a_tolerance_that_varies(dynamic: Any) -> None:
     for tolerance in given:
         assert torch.equal(compiled(X, W, tolerance), call(X, W, tolerance))
     assert seen == [str(tolerance) for tolerance in given[:-1]]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"algorithm": winolab.parse_algorithm("winograd:4x4:3x3")},
+        {"precision": arithmetic("fp16@hopper")},
+    ],
+    ids=("algorithm", "precision"),
+)
+def test_compiled_code_takes_values(how: Any) -> None:
+    torch.compiler.reset()
+    layer = winolab.torch.Conv2d(4, 6, 3, **how)
+    for call in (lambda x: winolab.torch.conv2d(x, W, **how), layer):
+        compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+        assert torch.equal(compiled(X), call(X))
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.exc import Unsupported
 
 import winolab
 from tests.torch.network import tensors
 from winolab import calls
 from winolab.gpu.runtime.arrays import TORCH
+from winolab.ref.arithmetic.simulated import arithmetic
+from winolab.ref.arithmetic.split import Scale
 from winolab.torch.asked import DIRECTIONS
 
 SHAPES = {"x": (2, 6, 9, 4), "w": (3, 3, 3, 4), "y": (2, 6, 8, 3)}
@@ -88,6 +91,82 @@ def test_compiled_code_has_the_operators(
     into = torch.compile(lambda x, w: winolab.conv_forward(x, w, out=due), backend="aot_eager")
     with pytest.raises(ValueError, match=r"^torch.compile knows no out and no prepared filter"):
         into(x, w)
+
+
+def named(**how: Any) -> Any:
+    """The three convolutions as they are asked for, the first beside the default."""
+    rest: dict[str, Any] = how | {"algorithm": "direct"}
+
+    def call(x: Any, w: Any) -> Any:
+        y = winolab.conv_forward(x, w, **how) + winolab.conv_forward(x, w)
+        dx = winolab.conv_backward_data(y, w, **how)
+        return y, dx, winolab.conv_backward_filter(x, y, w.shape, **rest)
+
+    return call
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"algorithm": "winograd:4x4:3x3"},
+        {"algorithm": winolab.parse_algorithm("gamma:8:6:3@paper")},
+        {"precision": arithmetic("fp16@hopper")},
+        {"precision": np.dtype("float64")},
+    ],
+    ids=("text", "value", "arithmetic", "dtype"),
+)
+def test_compiled_code_has_what_is_named(how: Any, dynamic: Any) -> None:
+    """How texts are read is not traced: graphs were broken there, and refused where whole."""
+    torch.compiler.reset()
+    call = named(**how)
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    for size in (9, 12):
+        x, w = tensors((2, size, size, 4), SHAPES["w"], dtype=torch.float32)
+        found, due = compiled(x, w), call(x, w)
+        assert all(map(torch.equal, found, due))
+        assert not torch.equal(due[0], 2 * winolab.conv_forward(x, w))
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
+@pytest.mark.parametrize("scale", ["11:12", (11, 12), Scale.parse("peaks:3")], ids=str)
+def test_compiled_code_has_scales(scale: Any) -> None:
+    torch.compiler.reset()
+    x, w = tensors(SHAPES["x"], SHAPES["w"], dtype=torch.float32)
+    how: Any = {"scale": scale, "precision": "fp32_split", "algorithm": "gamma:8:6:3"}
+
+    def call(x: Any, w: Any) -> Any:
+        return winolab.conv_forward(x, w, **how)
+
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(x, w), call(x, w))
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
+@pytest.mark.parametrize(
+    ("how", "error", "said"),
+    [
+        ({"algorithm": "winogrd:4x4:3x3"}, ValueError, "unknown algorithm 'winogrd:4x4:3x3'; "),
+        ({"algorithm": 5}, TypeError, "algorithm is of type int; expected an Algorithm or a text"),
+        ({"precision": 5}, TypeError, "precision is an int; expected a name, a dtype or an A"),
+        ({"scale": "x"}, ValueError, "scale 'x'"),
+        ({"algorithm": "direct", "tolerance": 1e-5}, ValueError, "algorithm direct and tolerance"),
+    ],
+    ids=str,
+)
+def test_compiled_code_refuses_in_a_line(how: Any, error: Any, said: str) -> None:
+    """Where a graph must be whole, dynamo's words stand around it."""
+    x, w = tensors(SHAPES["x"], SHAPES["w"], dtype=torch.float32)
+    for whole in (False, True):
+        torch.compiler.reset()
+        compiled = torch.compile(
+            lambda x, w: winolab.conv_forward(x, w, **how), fullgraph=whole, backend="aot_eager"
+        )
+        refusal = Unsupported if whole else error
+        with pytest.raises(refusal, match=said if whole else f"^{said}") as refused:
+            compiled(x, w)
+        assert whole or "\n" not in str(refused.value)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # dual_level's own

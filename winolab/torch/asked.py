@@ -129,15 +129,10 @@ def options(
         check_invariant(batch_invariant)
         found = options(algorithm, precision, tolerance)
         return *found, *USUAL[len(found) : -1], 1
-    if algorithm is not None and not isinstance(algorithm, str):
-        algorithm = str(parse_algorithm(algorithm))
-    if precision is not None and not isinstance(precision, str):
-        precision = precision_named(precision)
-        precision = getattr(precision, "name", precision)
-        if not isinstance(precision, str):
-            raise TypeError(
-                f"precision is {type_of(precision)}; expected a name, a dtype or an Arithmetic"
-            )
+    if not isinstance(algorithm, str):
+        algorithm = text_of("algorithm", algorithm)
+    if not isinstance(precision, str):
+        precision = text_of("precision", precision)
     if tolerance is None:
         return () if algorithm is None and precision is None else (algorithm, precision)
     if not isinstance(tolerance, str):
@@ -150,6 +145,38 @@ def options(
             Tolerance.of(tolerance)  # which refuses what is no number
         tolerance = str(tolerance)
     return algorithm, precision, None, None, "fallback", None, tolerance
+
+
+def text_of(name: str, value: Any) -> str | None:
+    """The text of an algorithm, a precision or a scale. Raises TypeError and ValueError as they do
+    for what is none."""
+    if value is None:
+        return None
+    text, refused = _read(name, value)
+    if refused:
+        raise (ValueError if refused == "ValueError" else TypeError)(text)
+    return text
+
+
+def _read(name: str, value: Any) -> tuple[str, str]:
+    """The text, or what is wrong and the name of the error. torch.compile runs this as it traces:
+    it cannot trace it."""
+    try:
+        if name == "algorithm":
+            return str(parse_algorithm(value)), ""
+        if name == "scale":
+            return str(Scale.of_caller(value)), ""
+        found = precision_named(value)
+        found = getattr(found, "name", found)
+        if isinstance(found, str):
+            return found, ""
+        raise TypeError(f"precision is {type_of(value)}; expected a name, a dtype or an Arithmetic")
+    except (TypeError, ValueError) as refusal:
+        return str(refusal), type(refusal).__name__
+
+
+# What torch.compiler.assume_constant_result does, too, which imports the compiler: a second.
+_read.__dict__["_dynamo_marked_constant"] = True
 
 
 def check_invariant(value: Any) -> None:

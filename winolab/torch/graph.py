@@ -6,6 +6,7 @@ kernels and the reference give them (winolab.ref.epilogue).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,11 +20,10 @@ from winolab.arguments.dlpack import numpy_view
 from winolab.arguments.epilogue import Activation, check_dtype, check_shapes
 from winolab.arguments.words import type_of, with_article
 from winolab.gpu.runtime.arrays import TORCH
-from winolab.options import Convolution, ConvOptions
+from winolab.options import Convolution, ConvOptions, check_one
 from winolab.problem import NAMES, in_layout, shapes
 from winolab.ref import epilogue as reference
-from winolab.ref.arithmetic.split import Scale
-from winolab.torch.asked import Options, check_tensors
+from winolab.torch.asked import Options, check_tensors, text_of
 from winolab.torch.operators import CALLS, LIBRARY
 
 TORCH.compiling = is_dynamo_compiling
@@ -89,7 +89,7 @@ def convolve(
     found = _arguments if kept else _arguments.__wrapped__
     last, arguments = found(asked, tuple(a.shape), tuple(b.shape), a.device.type == "cpu")
     if arguments is None:
-        return followed(_nothing(asked, a, b), bias, residual, asked.options.checked())
+        return followed(_nothing(asked, a, b), bias, residual, _checked(asked.options))
     if last:
         a, b = a.movedim(-1, 1), b.movedim(-1, 1)
     if torch.is_autocast_enabled(a.device.type):  # dtypes are those that were given
@@ -99,14 +99,19 @@ def convolve(
         y = CALLS[asked.direction](a, b, *arguments)
     y = y.movedim(1, -1) if last else y
     if bias is not None or residual is not None or asked.options.activation is not None:
-        return followed(y, bias, residual, asked.options.checked())
+        return followed(y, bias, residual, _checked(asked.options))
     return y
+
+
+def _checked(options: ConvOptions) -> ConvOptions:
+    """The same, checked; while torch.compile traces, without the algorithm, which text_of reads."""
+    return (replace(options, algorithm=None) if is_dynamo_compiling() else options).checked()
 
 
 def _nothing(asked: Convolution, a: Tensor, b: Tensor) -> Tensor:
     """What is left of an x that has size 0: no elements, or a filter's gradient of zeros."""
     check_tensors(asked.direction, a, b)
-    options = asked.options.checked()
+    options = _checked(asked.options)
     problem = asked.problem(tuple(a.shape), tuple(b.shape))
     shape = in_layout(shapes(asked.direction, problem)[2], options.layout)
     dtype = a.dtype if options.out_dtype is None else _dtype(options.out_dtype)
@@ -119,19 +124,20 @@ def _arguments(
 ) -> tuple[bool, tuple[Any, ...] | None]:
     """Whether channels are last, and the operator's arguments behind the operands; None where x has
     size 0 somewhere, for which operators have other shapes."""
-    options, direction = asked.options.checked(), asked.direction
+    options, direction = _checked(asked.options), asked.direction
     problem, tolerance = asked.problem(a_shape, b_shape), options.tolerance
     if 0 in problem.input:
         return options.layout == "channels_last", None
-    algorithm = options.algorithm or ("direct" if on_cpu and not tolerance else None)
+    named = text_of("algorithm", asked.options.algorithm)
+    check_one(named, tolerance)
     wanted = options.out_dtype
     how = Options(
-        algorithm=algorithm and str(algorithm),
-        precision=getattr(options.precision, "name", options.precision),
+        algorithm=named or ("direct" if on_cpu and not tolerance else None),
+        precision=text_of("precision", options.precision),
         out_dtype=None if wanted is None else _dtype(wanted),
         workspace_limit=options.workspace_limit,
         on_range=options.on_range,
-        scale=None if options.scale is None else str(Scale.of_caller(options.scale)),
+        scale=text_of("scale", options.scale),
         tolerance=tolerance and f"{tolerance.kind}:{tolerance.most!r}",
     )
     padding = [end for pair in problem.padding for end in pair]
