@@ -129,7 +129,7 @@ def blocks_of(points: str) -> tuple[str, Modulus, int]:
     degree = sum(map(degree_of, parsed)) if isinstance(parsed, tuple) else 0
     if not isinstance(parsed, tuple) or degree % 2 == 0:
         raise ValueError(
-            f"{shortened(inner)} multiplies no blocks: expected factors of degree 2b - 1 for b "
+            f"{shortened(inner)} multiplies no blocks; expected factors of degree 2b - 1 for b "
             "terms, such as 0,1,inf"
         )
     return outer, parsed, (degree + 1) // 2

@@ -67,7 +67,7 @@ def maximum(
     values = np.asarray(sample, np.float64).ravel()
     if values.size < 10 * LEAST or values.size > population:
         raise ValueError(
-            f"{values.size} values of {population}: expected a sample of at least {10 * LEAST} "
+            f"{values.size} values of {population}; expected a sample of at least {10 * LEAST} "
             "and at most the population"
         )
     count = int(np.clip(values.size // 100, LEAST, MOST))

@@ -335,7 +335,7 @@ def main(
     given = [text.split(",") for text in (networks, formats, orders, modes)]
     for asked, known in zip(given, (NETWORKS, FORMATS, ORDERS, MODES), strict=True):
         if unknown := set(asked) - set(known):
-            raise SystemExit(f"{', '.join(sorted(unknown))}: expected of {', '.join(known)}")
+            raise SystemExit(f"{', '.join(sorted(unknown))}; expected of {', '.join(known)}")
     started = time.monotonic()
     done = {_key(row) for row in stored(output)}
     for case in cases(given[0], given[1], given[2], given[3], tiny):

@@ -76,7 +76,7 @@ def papers(problem: Problem, device: Device, precision: str) -> Plan | None:
 def segmented(found: Plan | None) -> WgradFfmaPlan | WgradMmaPlan | PairPlan:
     """The plan of fused kernels, which sum in segments. Raises TypeError for others and None."""
     if not isinstance(found, WgradFfmaPlan | WgradMmaPlan | PairPlan):
-        raise TypeError(f"{found} has no segments: expected a plan of fused kernels")
+        raise TypeError(f"{found} has no segments; expected a plan of fused kernels")
     return found
 
 

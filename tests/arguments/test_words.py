@@ -8,6 +8,8 @@ import pytest
 
 import winolab
 from winolab.arguments.words import agreeing, plural, type_of, with_article
+from winolab.ref.arithmetic.formats import format_named
+from winolab.ref.arithmetic.simulated import arithmetic
 
 TREES = {
     str(path): ast.parse(path.read_text()) for path in Path(winolab.__file__).parent.rglob("*.py")
@@ -95,3 +97,34 @@ def test_no_article_stands_before_a_name_of_a_type() -> None:
         and "__name__" in ast.unparse(value.value)
     ]
     assert not wrong
+
+
+def test_refusals_are_one_sentence() -> None:
+    """What is wrong; what was expected: no colon before that, and no full stop behind."""
+    found = []
+    for path, tree in TREES.items():
+        for node in ast.walk(tree):
+            if not (isinstance(node, ast.Call) and node.args):
+                continue
+            if ast.unparse(node.func).endswith(("Error", "SystemExit")):
+                text = _plain(node.args[0])
+                found.append(text)
+                assert not text.endswith("."), f"{path}:{node.lineno}: {text}"
+                assert not re.search(r": expected|[Aa]ccepted:|\. [A-Z]", text), f"{path}: {text}"
+    assert len(found) > 400
+
+
+def test_what_is_unknown_is_told_all_that_is_known() -> None:
+    with pytest.raises(ValueError, match=r"^unknown precision 'fp8'; expected one of exact, mp:"):
+        arithmetic("fp8")
+    with pytest.raises(ValueError, match=r"^unknown format 'fp31'; .* did you mean 'fp32'\?$"):
+        format_named("fp31")
+
+
+def _plain(node: ast.expr) -> str:
+    """A text as the source has it, values in braces."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(_plain, node.values))
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    return "{}"

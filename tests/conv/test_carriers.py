@@ -212,7 +212,7 @@ def test_the_numbers_of_issue_42() -> None:
 
 def test_a_prepared_filter_holds_numbers() -> None:
     w: Any = objects(np.int8(100), "1")
-    with pytest.raises(TypeError, match=r"w\[0, 1, 0\] is '1': expected a real number"):
+    with pytest.raises(TypeError, match=r"w\[0, 1, 0\] is '1'; expected a real number"):
         prepare_filter(w, (1, 3, 1), precision="exact")
     w[0, 1, 0] = 1.5
     held = prepare_filter(w, (1, 3, 1), precision="exact", algorithm="gamma:4:3:2")
@@ -344,7 +344,7 @@ def test_predictions_of_exact_numbers() -> None:
     assert found.relative_rms == same.relative_rms > 0
     assert np.array_equal(found.errors, same.errors)
     x[0, 2, 0] = "0.1"
-    with pytest.raises(TypeError, match=r"\[2\] is '0.1': expected a real number"):
+    with pytest.raises(TypeError, match=r"\[2\] is '0.1'; expected a real number"):
         predict(x, w, *how)
 
 

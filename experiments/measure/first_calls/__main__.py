@@ -100,7 +100,7 @@ def main(
     """Measure first calls."""
     asked = only.split(",")
     if unknown := set(asked) - set(NAMES):
-        raise SystemExit(f"{', '.join(sorted(unknown))}: expected of {', '.join(NAMES)}")
+        raise SystemExit(f"{', '.join(sorted(unknown))}; expected of {', '.join(NAMES)}")
     started, here = time.monotonic(), machine()
     there = {row["first"] for row in stored(output) if row["device"] == here["device"]}
     for folder in ("winolab", "experiments"):

@@ -74,7 +74,7 @@ def test_the_fit_finds_shape_and_scale() -> None:
 
 
 def test_a_small_sample_is_refused() -> None:
-    with pytest.raises(ValueError, match="999 values of 10000: expected a sample of at least 1000"):
+    with pytest.raises(ValueError, match="999 values of 10000; expected a sample of at least 1000"):
         maximum(np.ones(999), 10_000)
     with pytest.raises(ValueError, match="at most the population"):
         maximum(np.ones(2000), 1000)

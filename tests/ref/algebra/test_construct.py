@@ -72,7 +72,7 @@ def test_products_of_blocks_are_iterated() -> None:
     assert transforms(8, 8, "iterated:karatsuba*0,1,-1,2,-2,1/2,inf").alpha == 21
     with pytest.raises(ValueError, match=r"multiplies blocks of 2 terms; expected n .* F\(5,4\)"):
         transforms(5, 4, "iterated:0,1,-1,inf*0,1,inf")
-    with pytest.raises(ValueError, match="0,1 multiplies no blocks: expected factors of degree 2b"):
+    with pytest.raises(ValueError, match="0,1 multiplies no blocks; expected factors of degree 2b"):
         transforms(6, 4, "iterated:0,1,-1,inf*0,1")
 
 

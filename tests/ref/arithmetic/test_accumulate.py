@@ -283,7 +283,7 @@ def test_text_forms():
     for text, message in {
         "pairwize": "did you mean 'pairwise'",
         "two_level": "expected 'sequential'",
-        "two_level:x": "must be integers",
+        "two_level:x": "expected block, extra bits and intervals as integers",
         "two_level:0": "block of 1 or more",
         "tensor_core:8:1:up": "unknown rounding 'up'",
         "tensor_core:8:99:nearest": "expected 0 to 16 bits",

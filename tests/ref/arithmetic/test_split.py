@@ -73,7 +73,7 @@ def test_wrong_options_are_refused():
             Scale.parse(text)
     with pytest.raises(ValueError, match="1 to 3"):
         arithmetic("fp32_split,parts=4")
-    with pytest.raises(ValueError, match="integer number"):
+    with pytest.raises(ValueError, match="expected an integer"):
         arithmetic("fp32_split,parts=two")
     with pytest.raises(ValueError, match="depends on the data"):
         Scale().exponents((Fraction(1), Fraction(1)))

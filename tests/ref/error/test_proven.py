@@ -150,7 +150,7 @@ def test_winrs_has_no_bound(algorithm: str) -> None:
 def test_unknown_directions_are_refused(algorithm: str) -> None:
     problem = Problem.of((1, 9, 1), (1, 3, 1))
     a, b = _tensors(problem, "forward", np.random.default_rng(1), -1)
-    with pytest.raises(ValueError, match="direction 'up': expected one of forward"):
+    with pytest.raises(ValueError, match="direction 'up'; expected one of forward"):
         proven(a, b, problem, parse_algorithm(algorithm), arithmetic("fp32"), direction="up")
 
 

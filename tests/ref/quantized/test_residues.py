@@ -80,5 +80,5 @@ def test_fractions_are_integers_modulo_a_prime() -> None:
 
 def test_nan_has_no_residues() -> None:
     x = np.full((1, 5, 5, 2), np.nan, np.float32)
-    with pytest.raises(ValueError, match="residues of NaN or infinity: expected finite numbers"):
+    with pytest.raises(ValueError, match="residues of NaN or infinity; expected finite numbers"):
         winolab.conv_forward(x, np.ones((1, 3, 3, 2), np.float32), precision="rns")

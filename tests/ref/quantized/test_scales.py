@@ -48,11 +48,14 @@ def test_names_are_read_back(text: str, meant: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("int8:states", "unknown scales 'states': did you mean 'state'"),
+        (
+            "int8:states",
+            "unknown scales 'states' of 'int8:states'; expected one of tensor, channel, ",
+        ),
         ("int8:state:tensor", "unknown scales 'state:tensor'"),
-        ("int32", "int32: expected 2 to 16 bits"),
+        ("int32", "precision 'int32'; expected 2 to 16 bits"),
         ("fp8_e3m4", "unknown precision 'fp8_e3m4'"),
-        ("rns:state", "'rns:state': expected rns, rns:tensor or rns:channel"),
+        ("rns:state", "'rns:state'; expected rns, rns:tensor or rns:channel"),
     ],
 )
 def test_wrong_names_are_told_in_a_line(text: str, said: str) -> None:

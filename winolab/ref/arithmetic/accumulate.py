@@ -73,28 +73,28 @@ class Accumulation:
         object.__setattr__(self, "intervals", intervals)
         if self.kind not in KINDS:
             raise ValueError(
-                f"unknown accumulation {self.kind!r}: {nearest_name(self.kind, list(KINDS))}."
+                f"unknown accumulation {self.kind!r}{nearest_name(self.kind, list(KINDS))}"
             )
         if self.rounding not in MODES:
             raise ValueError(
-                f"unknown rounding {self.rounding!r}: {nearest_name(self.rounding, list(MODES))}."
+                f"unknown rounding {self.rounding!r}{nearest_name(self.rounding, list(MODES))}"
             )
         if (self.block > 0) != (self.kind in ("two_level", "tensor_core")):
             raise ValueError(
-                f"{self.kind} accumulation with block {self.block}: two_level and tensor_core "
-                "need a block of 1 or more, the others have none."
+                f"{self.kind} accumulation with block {self.block}; two_level and tensor_core "
+                "need a block of 1 or more, the others have none"
             )
         if not 0 <= self.extra_bits <= 16 or (self.kind == "tensor_core" and self.block > 1 << 12):
             raise ValueError(
-                f"{plural(self.extra_bits, 'extra bit')}, chunk {self.block}: expected 0 to 16 "
-                "bits and a tensor core chunk of at most 4096."
+                f"{plural(self.extra_bits, 'extra bit')}, chunk {self.block}; expected 0 to 16 "
+                "bits and a tensor core chunk of at most 4096"
             )
         if self.intervals and (
             self.kind != "tensor_core" or any(i < 1 or i % self.block for i in self.intervals)
         ):
             raise ValueError(
-                f"{self.kind} accumulation with intervals {self.intervals}: expected a tensor_core "
-                "and multiples of its block."
+                f"{self.kind} accumulation with intervals {self.intervals}; expected a tensor_core "
+                "and multiples of its block"
             )
 
     @classmethod
@@ -104,16 +104,16 @@ class Accumulation:
         names = {"two_level": (1,), "tensor_core": (3, 4)}
         if kind in KINDS and len(rest) not in names.get(kind, (0,)):
             raise ValueError(
-                f"accumulation {text!r}: expected 'sequential', 'pairwise', 'kahan', "
+                f"accumulation {text!r}; expected 'sequential', 'pairwise', 'kahan', "
                 "'two_level:BLOCK' or 'tensor_core:CHUNK:EXTRA_BITS:nearest|truncate[:INTERVALS]', "
-                "several intervals joined by '+'."
+                "several intervals joined by '+'"
             )
         try:
             block, extra_bits = (int(v) for v in (*rest[:2], "0", "0")[:2])
             intervals = tuple(int(v) for v in rest[3].split("+")) if len(rest) == 4 else ()
         except ValueError:
             raise ValueError(
-                f"accumulation {text!r}: block, extra bits and intervals must be integers."
+                f"accumulation {text!r}; expected block, extra bits and intervals as integers"
             ) from None
         return cls(kind, block, extra_bits, *rest[2:3], intervals=intervals)
 

@@ -66,7 +66,7 @@ def _elements(x: NDArray[Any], name: str) -> NDArray[Any]:
             flat[i] = number(v)
         except (TypeError, ValueError) as error:
             where = ", ".join(map(str, at))
-            raise type(error)(f"{name}[{where}] is {reprlib.repr(v)}: {error}") from None
+            raise type(error)(f"{name}[{where}] is {reprlib.repr(v)}; {error}") from None
     out.reshape(-1)[:] = flat
     return out
 

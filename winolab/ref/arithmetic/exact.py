@@ -81,7 +81,7 @@ class Arithmetic(ABC):
 
     def unforeseen(self) -> Exception:
         """What is raised where roundings have to be known before the data."""
-        return TypeError(f"{self.name} states no roundings: expected exact, mp or a Float.")
+        return TypeError(f"{self.name} states no roundings; expected exact, mp or a Float")
 
     def exponents(self, gains: tuple[Fraction, Fraction]) -> tuple[int, int]:
         """Exponents of the powers of two that scale the tensors; ``gains``: see Scale.exponents."""
@@ -164,8 +164,8 @@ class Exact(Arithmetic):
             x = _objects(x, number)
         if any(type(v) is float for v in x.reshape(-1)):
             raise ValueError(
-                "exact arithmetic on NaN or infinity: expected finite numbers; use a "
-                "floating-point arithmetic such as 'fp64' for such data."
+                "exact arithmetic on NaN or infinity; expected finite numbers; use a "
+                "floating-point arithmetic such as 'fp64' for such data"
             )
         return x
 
@@ -208,7 +208,7 @@ class Mp(Arithmetic):
     def __post_init__(self) -> None:
         object.__setattr__(self, "bits", whole(self.bits, "bits of mp"))
         if not 2 <= self.bits <= MOST_BITS:
-            raise ValueError(f"mp:{self.bits}: expected 2 to {MOST_BITS} bits.")
+            raise ValueError(f"precision 'mp:{self.bits}'; expected 2 to {MOST_BITS} bits")
 
     @property
     def name(self) -> str:

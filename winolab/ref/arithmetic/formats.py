@@ -72,7 +72,7 @@ class Format:
         stay, zeros keep their sign.
         """
         if mode not in MODES:
-            raise ValueError(f"unknown rounding mode {mode!r}: expected one of {', '.join(MODES)}")
+            raise ValueError(f"unknown rounding mode {mode!r}; expected one of {', '.join(MODES)}")
         given = np.asarray(x, np.float64)
         if self.precision == 53:
             return given
@@ -185,15 +185,15 @@ def nearest_float(q: Fraction | int) -> float:
 
 
 def nearest_name(name: str, known: list[str]) -> str:
-    """The end of an error message: the nearest known name, and all of them."""
+    """The end of an error message: all known names, and the nearest one."""
     near = nearest(name, known)
-    hint = f"did you mean {near!r}? " if near else ""
-    return f"{hint}Accepted: {', '.join(known)}"
+    hint = f"; did you mean {near!r}?" if near else ""
+    return f"; expected one of {', '.join(known)}{hint}"
 
 
 def format_named(name: str) -> Format:
     """The format of that name, or of that dtype's. Raises ValueError with the nearest one."""
     name = PRECISION_OF_DTYPE.get(name, name)
     if name not in FORMATS:
-        raise ValueError(f"unknown format {name!r}: {nearest_name(name, list(FORMATS))}.")
+        raise ValueError(f"unknown format {name!r}{nearest_name(name, list(FORMATS))}")
     return FORMATS[name]

@@ -66,17 +66,17 @@ class Float(Arithmetic):
         for name in ("parts", "ahead"):
             object.__setattr__(self, name, whole(getattr(self, name), name))
         if not 1 <= self.parts <= 3:
-            raise ValueError(f"{self.parts} parts: expected 1 to 3.")
+            raise ValueError(f"{self.parts} parts; expected 1 to 3")
         wide = self.accumulate.precision == 53
         if wide != (self.accumulation.kind == "unspecified"):
             raise ValueError(
-                f"{self.accumulation} accumulation in {self.accumulate.name}: fp64 sums are "
-                "'unspecified' (NumPy's order), all others must state their order."
+                f"{self.accumulation} accumulation in {self.accumulate.name}; fp64 sums are "
+                "'unspecified' (NumPy's order), all others must state their order"
             )
         if not wide and self.product.precision > 26:
             raise ValueError(
-                f"{self.product.name} products summed in {self.accumulate.name}: expected a "
-                "product format of at most 26 bits, or accumulate=fp64."
+                f"{self.product.name} products summed in {self.accumulate.name}; expected a "
+                "product format of at most 26 bits, or accumulate=fp64"
             )
 
     @property
@@ -248,7 +248,7 @@ def _mixed(text: str) -> Float:
     preset, *changes = text.split(",")
     name, at, architecture = preset.partition("@")
     if name not in PRESETS:
-        raise ValueError(f"unknown precision {name!r}: {nearest_name(name, ACCEPTED)}.")
+        raise ValueError(f"unknown precision {name!r}{nearest_name(name, ACCEPTED)}")
     values = {f.name: getattr(PRESETS[name], f.name) for f in fields(Float)}
     if at:
         values |= tensor_cores.named(name, architecture)
@@ -256,15 +256,15 @@ def _mixed(text: str) -> Float:
     for change in changes:
         key, _, value = change.partition("=")
         if key in given:
-            raise ValueError(f"{text!r} gives {key} twice; give it once.")
+            raise ValueError(f"{text!r} gives {key} twice; give it once")
         given.add(key)
         if key not in values:
-            raise ValueError(f"unknown field {change!r}: {nearest_name(key, list(values))}.")
+            raise ValueError(f"unknown field {change!r}{nearest_name(key, list(values))}")
         if key == "accumulation":
             values[key] = Accumulation.parse(value)
         elif key == "fused":
             if value not in ("yes", "no"):
-                raise ValueError(f"{change!r}: expected fused=yes or fused=no.")
+                raise ValueError(f"field {change!r}; expected fused=yes or fused=no")
             values[key] = value == "yes"
         elif key == "scale":
             values[key] = Scale.parse(value)
@@ -272,7 +272,7 @@ def _mixed(text: str) -> Float:
             values[key] = None
         elif key in ("parts", "ahead"):
             if (number := counted(value)) is None:
-                raise ValueError(f"{shortened(change)!r}: expected an integer number.")
+                raise ValueError(f"field {shortened(change)!r}; expected an integer")
             values[key] = number
         else:
             values[key] = format_named(value)
@@ -311,7 +311,7 @@ def arithmetic(spec: str | Arithmetic) -> Arithmetic:
     if not isinstance(spec, str):
         raise TypeError(
             f"precision is of type {type(spec).__name__}; expected a text such as 'fp32' or an "
-            "Arithmetic."
+            "Arithmetic"
         )
     text = spec.replace(" ", "")
     text = FFMA.get(text, text)
@@ -320,6 +320,6 @@ def arithmetic(spec: str | Arithmetic) -> Arithmetic:
     if text.startswith("mp:"):
         if (bits := counted(text[3:])) is None:
             shown = shortened(spec)
-            raise ValueError(f"{shown!r}: expected 'mp:BITS' with an integer, such as 'mp:200'.")
+            raise ValueError(f"precision {shown!r}; expected bits as an integer, such as 'mp:200'")
         return Mp(bits)
     return scales.parsed(text) or residues.parsed(text) or _mixed(text)

@@ -61,7 +61,7 @@ class Power:
     def exponent(self, gain: Fraction) -> int:
         """For a transform whose largest absolute row sum is ``gain``."""
         if self.rule == "absmax":
-            raise ValueError("scale 'absmax' depends on the data: expected Scale.of_data's result.")
+            raise ValueError("scale 'absmax' depends on the data; expected Scale.of_data's result")
         if self.rule == "given":
             return self.value
         return min(HIGHEST, max(LOWEST, CEILING - 1 - self.value - ceil_log2(gain)))
@@ -91,9 +91,9 @@ class Scale:
             return cls(powers[0], *powers[1:])
         except (ValueError, TypeError, IndexError):
             raise ValueError(
-                f"scale {text!r}: expected 'absmax', 'none', two exponents such as '11:18', or "
+                f"scale {text!r}; expected 'absmax', 'none', two exponents such as '11:18', or "
                 "'peaks:3:-7', the exponents of the tensors' largest magnitudes; with one number, "
-                "'11' or 'peaks:3', the second tensor's is found in its data."
+                "'11' or 'peaks:3', the second tensor's is found in its data"
             ) from None
 
     @classmethod
@@ -107,15 +107,15 @@ class Scale:
         scale = cls.parse(value) if isinstance(value, str) else value
         if not isinstance(scale, Scale) or scale.a.rule == "absmax":
             raise ValueError(
-                f"scale {value!r}: expected exponents, as '11:18' or 'peaks:3:-7'; without a scale "
-                "they are found in the data."
+                f"scale {value!r}; expected exponents, as '11:18' or 'peaks:3:-7'; without a scale "
+                "they are found in the data"
             )
         for name, power in (("first", scale.a), ("second", scale.b)):
             low, high = PEAKS if power.rule == "peaks" else GIVEN
             if power.rule != "absmax" and not low <= power.value <= high:
                 raise ValueError(
                     f"scale {scale}: exponent {power.value} of the {name} tensor; expected {low} "
-                    f"to {high}, which serve all of FP32."
+                    f"to {high}, which serve all of FP32"
                 )
         return scale
 

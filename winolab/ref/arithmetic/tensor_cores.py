@@ -47,14 +47,14 @@ def named(precision: str, architecture: str) -> dict[str, Any]:
     """
     if architecture not in TENSOR_CORES:
         near = nearest_name(architecture, list(TENSOR_CORES))
-        raise ValueError(f"unknown architecture {architecture!r} of Tensor Cores: {near}.")
+        raise ValueError(f"unknown architecture {architecture!r} of Tensor Cores{near}")
     core = TENSOR_CORES[architecture]
     if precision == "fp32_split":
         steps = WIDEST // core.step["fp16"]
         return {"accumulation": core.split(), "ahead": steps if steps > 1 else 0}
     if precision not in core.step:
         raise ValueError(
-            f"{precision}@{architecture}: expected {', '.join(core.step)}, fp32_split before the "
-            "@, whose products Tensor Cores sum."
+            f"precision '{precision}@{architecture}'; expected {', '.join(core.step)}, "
+            "fp32_split before the @, whose products Tensor Cores sum"
         )
     return {"accumulation": core.accumulation(precision)}

@@ -95,7 +95,7 @@ def bound(
     algorithm, run = parse_algorithm(algorithm), arithmetic(run)
     layer, boxes = tiling(problem, algorithm, direction)
     if sample is not None and direction != "forward":
-        raise ValueError(f"direction {direction!r} with a sample: only forward has samples.")
+        raise ValueError(f"direction {direction!r} with a sample; only forward has samples")
     magnitude = magnitude or Magnitude()
     args = (np.abs(a), np.abs(b), problem, algorithm, magnitude)
     with np.errstate(all="ignore"):

@@ -41,5 +41,5 @@ def expected(
     known(direction)
     algorithm, run = parse_algorithm(algorithm), arithmetic(run)
     if isinstance(a, Moments) != isinstance(b, Moments):
-        raise TypeError("a prediction of an array and moments: expected two arrays or two moments")
+        raise TypeError("a prediction of an array and moments; expected two arrays or two moments")
     return ENGINES[algorithm.kind].predict(a, b, problem, algorithm, run, direction)

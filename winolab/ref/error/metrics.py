@@ -85,14 +85,16 @@ def compare(
     """
     y, ref = (FORMATS["fp64"].nearest(v) for v in (y, oracle))
     if y.shape != ref.shape:
-        raise ValueError(f"result of shape {y.shape} against an oracle of shape {ref.shape}.")
+        raise ValueError(f"the result has shape {y.shape}; expected {ref.shape}, the oracle's")
     if error is not None and np.shape(error) != y.shape:
-        raise ValueError(f"errors of shape {np.shape(error)} of a result of shape {y.shape}.")
+        raise ValueError(
+            f"the errors have shape {np.shape(error)}; expected {y.shape}, the result's"
+        )
     limit = None
     if bound is not None:
         limit = np.broadcast_to(np.asarray(bound, np.float64), y.shape)
         if (limit < 0).any():
-            raise ValueError("the bound has negative elements: expected |error| ≤ bound.")
+            raise ValueError("the bound has negative elements; expected |error| ≤ bound")
     if y.size == 0:
         zeros = (0.0,) * len(QUANTILES)
         return Comparison(0, 0, 0, 0, 0, 0, 0, zeros, math.nan if limit is None else 0.0, 0, 0)

@@ -123,7 +123,7 @@ def predict(
 
 def _of_arrays(a: Any, b: Any, *how: Any) -> Prediction:
     if isinstance(a, Moments) or isinstance(b, Moments):
-        raise TypeError("predict of an array and moments: expected two arrays or two moments.")
+        raise TypeError("predict of an array and moments; expected two arrays or two moments")
     problem, algorithm, _, direction, programs, _ = how
     first, second = alive(a, b, direction)
     found, factors = _predicted(Moments.measured(first), Moments.measured(second), *how)

@@ -33,7 +33,7 @@ DIRECTIONS = ("forward", "backward_data", "backward_filter")
 def known(direction: str) -> str:
     """The direction. Raises ValueError for an unknown one."""
     if direction not in DIRECTIONS:
-        raise ValueError(f"direction {direction!r}: expected one of {', '.join(DIRECTIONS)}.")
+        raise ValueError(f"direction {direction!r}; expected one of {', '.join(DIRECTIONS)}")
     return direction
 
 

@@ -124,7 +124,7 @@ class Residues(Single):
         """The exact sums of products of whole numbers, 127 at most. Raises ValueError for NaN."""
         if not (np.isfinite(x).all() and np.isfinite(w).all()):
             raise ValueError(
-                "residues of NaN or infinity: expected finite numbers; use another precision, as "
+                "residues of NaN or infinity; expected finite numbers; use another precision, as "
                 "'int8', for such data"
             )
         primes = moduli(2 * depth * 127**2 + 1, denominators)
@@ -169,5 +169,5 @@ def parsed(text: str) -> Residues | None:
     if name != "rns":
         return None
     if (shared or "tensor") not in ("tensor", "channel"):
-        raise ValueError(f"{text!r}: expected rns, rns:tensor or rns:channel.")
+        raise ValueError(f"precision {text!r}; expected rns, rns:tensor or rns:channel")
     return Residues(shared or "tensor")

@@ -127,7 +127,7 @@ class Quantized(Single):
     def matmul(self, a: Carrier, b: Carrier) -> Carrier:
         """a (states, M, K) @ b (states, K, N), each rounded to the grid, times their scales."""
         if self.scales is None:
-            raise ValueError(f"{self.name} has no scales yet: expected of_states' result")
+            raise ValueError(f"{self.name} has no scales yet; expected of_states' result")
         of_a, of_b = self.scales
         with np.errstate(all="ignore"):
             left, right = self.rounded(a / of_a), self.rounded(b / of_b)
@@ -159,13 +159,11 @@ def parsed(text: str) -> Quantized | None:
     if not found:
         return None
     if found[1] and int(found[1]) not in BITS:
-        raise ValueError(f"{grid}: expected {BITS[0]} to {BITS[-1]} bits, as int8.")
+        raise ValueError(f"precision {grid!r}; expected {BITS[0]} to {BITS[-1]} bits, as int8")
     powers = how[-1:] == [POWERS]
     shared = (how[:-1] if powers else how) or [SHARED[0]]
     if len(shared) > 1 or shared[0] not in SHARED:
         wrong = ":".join(shared)
-        raise ValueError(
-            f"{text!r}: unknown scales {wrong!r}: {nearest_name(wrong, list(SHARED))}; "
-            f"behind them :{POWERS} for powers of two."
-        )
+        known = [*SHARED, *(f"{name}:{POWERS}" for name in SHARED)]
+        raise ValueError(f"unknown scales {wrong!r} of {text!r}{nearest_name(wrong, known)}")
     return Quantized(grid if not found[1] else f"int{int(found[1])}", shared[0], powers)

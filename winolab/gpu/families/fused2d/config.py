@@ -54,7 +54,7 @@ class Config(KernelConfig):
         if self.bm not in WIDTHS:
             raise ValueError(f"bm={self.bm}: blocks of F(2×2,3×3) have 64 or 32 output channels")
         if self.order not in ORDERS:
-            raise ValueError(f"order {self.order!r}: expected one of {', '.join(ORDERS)}")
+            raise ValueError(f"order {self.order!r}; expected one of {', '.join(ORDERS)}")
         box = self.images * self.rows * self.columns
         if box not in (0, TILES) or (not box and (self.images or self.rows or self.columns)):
             raise ValueError(
@@ -62,15 +62,15 @@ class Config(KernelConfig):
                 f"{TILES}; 0 × 0 × 0 for tiles that follow one another"
             )
         if self.split_k < 0:
-            raise ValueError(f"split_k={self.split_k}: expected 1 or more parts, or 0")
+            raise ValueError(f"split_k={self.split_k}; expected 1 or more parts, or 0")
         if self.buffers not in (1, 2) or self.teams not in (1, 2):
-            raise ValueError(f"buffers={self.buffers}, teams={self.teams}: expected 1 or 2 of each")
+            raise ValueError(f"buffers={self.buffers}, teams={self.teams}; expected 1 or 2 of each")
         if self.ahead and self.teams > 1:
             raise ValueError(
                 f"ahead with teams={self.teams}: loads run ahead in one team, since two take turns"
             )
         if min(self.u_stages, self.v_stages) < 2:
-            raise ValueError(f"{self.u_stages}+{self.v_stages} stages: expected 2 or more of each")
+            raise ValueError(f"{self.u_stages}+{self.v_stages} stages; expected 2 or more of each")
         layout(self.layout, self.bm)
 
     @property

@@ -239,7 +239,7 @@ def configs(tile: Tile, correlation: Correlation, request: Request) -> Iterator[
     for shape in (config,) if config else fits:
         if fold:
             if fold % shape.kc:
-                raise ValueError(f"two_level:{fold}: expected a multiple of {shape.kc} products")
+                raise ValueError(f"two_level:{fold}; expected a multiple of {shape.kc} products")
             if 2 * shape.accumulators(tile.alpha) * shape.consumers > ACCUMULATORS:
                 continue
             shape = replace(shape, fold=fold // shape.kc)
