@@ -47,11 +47,16 @@ def reached(cells: Callable[[Sequence[Row]], Sequence[Cell]], rows: Sequence[Row
         share = share if (share >= 1) == met else 1 / share  # of aims that are upper limits
         panel.plot([1, share], [i, i], color=COLOURS[met], linewidth=1)
         panel.plot(share, i, "o", color=COLOURS[met], markersize=4)
+        beside = (5, "left") if share >= 1 else (-5, "right")
+        panel.annotate(f"{share:.3g}", (share, i), (beside[0], 0), textcoords="offset points",
+                       ha=beside[1], va="center")  # fmt: skip
     panel.axvline(1, color=INK, linewidth=0.8)
     ticks = (0.05, 0.2, 1, 5, 20)
     panel.set(xscale="log", xlabel="measured / aim")
     panel.set_xticks(ticks, [f"{v:g}" for v in ticks])
     panel.set_xticks([], minor=True)
+    panel.tick_params(top=True, labeltop=True)  # of a hundred lines, too, the first have an axis
+    panel.margins(x=0.12)  # the numbers' room
     return figure
 
 

@@ -18,7 +18,13 @@ import matplotlib as mpl
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter, LogFormatter, NullFormatter
+from matplotlib.ticker import (
+    AutoLocator,
+    FuncFormatter,
+    LogFormatter,
+    LogLocator,
+    NullFormatter,
+)
 
 from experiments.report.described import alternative
 
@@ -71,13 +77,24 @@ def legible(figure: Figure) -> None:
 
 
 def _powers(axis: Axis) -> None:
-    """Labels such as 10⁻⁵, whose exponent is no smaller text."""
+    """Labels such as 10⁻⁵, whose exponent is no smaller text; on an axis of fewer than two powers
+    also 2·10⁻⁵ and 5·10⁻⁵, or 0.02."""
     base = getattr(axis.get_transform(), "base", 10)
+    low, high = (math.log(end, base) for end in sorted(axis.get_view_interval()))
+    few = base == 10 and math.floor(high) - math.ceil(low) < 1
+    if few:
+        short = high - low < 0.5
+        axis.set_major_locator(AutoLocator() if short else LogLocator(subs=(1, 2, 5)))
 
     def shown(value: float, _: int) -> str:
-        exponent = math.log(value, base) if value > 0 else 0.5
-        whole = round(exponent)
-        return f"{base:g}{str(whole).translate(POWERS)}" if abs(exponent - whole) < 1e-9 else ""
+        if value <= 0:
+            return ""
+        whole = math.floor(math.log(value, base) + 1e-9)
+        factor = f"{value / base**whole:.3g}"
+        power = f"{base:g}{str(whole).translate(POWERS)}"
+        if few and -3 < whole < 4:
+            return f"{value:.3g}"
+        return power if factor == "1" else f"{factor}·{power}"
 
     axis.set_major_formatter(FuncFormatter(shown))
     axis.set_minor_formatter(NullFormatter())

@@ -182,14 +182,15 @@ def targets(rows: Sequence[Row]) -> Figure:
     """A panel an aim, a line across it: what each layer and batch reached."""
     cells = cells_targets(rows)
     columns = list(dict.fromkeys(c.column for c in cells))
-    figure, panels = panels_of(1, len(columns), (10, 3.4))
+    names = list(dict.fromkeys(c.where for c in cells))
+    figure, panels = panels_of(1, len(columns), (10, 0.8 + 0.18 * len(names)))
     for panel, column in zip(panels, columns, strict=True):
         mine = [c for c in cells if c.column == column]
-        panel.plot([c.ours for c in mine], range(len(mine)), "o", markersize=4)
+        panel.plot([c.ours for c in mine], [names.index(c.where) for c in mine], "o", markersize=4)
         panel.axvline(mine[0].aim or 1, color="#333333", linewidth=0.8)
-        panel.set_yticks(range(len(mine)), [c.where for c in mine], fontsize=6)
-        panel.set_xlabel(column)
-        panel.set_xlim(0, None)
+        panel.set_yticks(range(len(names)), names)
+        panel.set(xlabel=column, ylim=(len(names) - 0.5, -0.5))
+        panel.set_xlim(0, 1.05 * panel.get_xlim()[1])
     return figure
 
 
