@@ -139,7 +139,8 @@ def main(
     as_json: Annotated[bool, typer.Option("--json", help="Cells as JSON, no tables.")] = False,
     update: Annotated[bool, typer.Option("--update", help="Rewrite the kept rows.")] = False,
 ) -> None:
-    """Regenerate tables, print them beside the papers' numbers, and write results/report.html.
+    """Regenerate tables, print them beside the papers' numbers, and write results/report.html, or
+    what is named of a paper alone to results/PAPER.html.
 
     Rows that are computed go to results/rows, and with --update to experiments/results as well.
 
@@ -168,14 +169,17 @@ def main(
         print(document([{**name, **_fields(c)} for name, cells in named for c in cells]))
     for _, _, grid in () if as_json else tried:
         console.print(grid, "")
-    every_table = studies.results({table.key: rows for table, rows in results})
+    wanted = None if paper is None else [*tables, *measured]
+    drawn = studies.results({table.key: rows for table, rows in results}, wanted)
+    report = page.REPORT if paper is None else page.REPORT.with_name(f"{paper}.html")
     with process.progress(quiet=False) as bar:
-        task = bar.add_task("sections of the report", total=len(every_table))
-        path = page.write(every_table, page.REPORT, lambda: bar.advance(task))
+        task = bar.add_task("sections of the report", total=len(drawn))
+        path = page.write(drawn, report, lambda: bar.advance(task))
     UNFINISHED.unlink(missing_ok=True)
     seconds = time.perf_counter() - started
-    for name, counted in headlines(every_table).items():
-        console.print(f"{facts.named(name)}: {counted.text}", highlight=False)
+    for name, counted in headlines(drawn).items() if table is None else ():
+        if paper in (None, name):
+            console.print(f"{facts.named(name)}: {counted.text}", highlight=False)
     if tables and not full:
         console.print(SAMPLED, highlight=False)
     if paper is None and not every:

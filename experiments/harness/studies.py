@@ -114,15 +114,19 @@ def measured_by(table: Table) -> list[str]:
     return [commands[name] for name in table.sources]
 
 
-def results(computed_now: Mapping[str, Sequence[Row]] = {}) -> list[tuple[Table, list[Row]]]:
-    """Every table that has rows, with them: those computed here first.
+def results(
+    computed_now: Mapping[str, Sequence[Row]] = {}, of: Sequence[Table] | None = None
+) -> list[tuple[Table, list[Row]]]:
+    """Every table, or every one ``of`` these, that has rows, with them: those computed here first.
 
     ``computed_now`` has rows by a table's key that stand in the place of the kept ones.
     """
+    of = tables() if of is None else of
     found = [
         (table, list(rows))
-        for table in computed()
+        for table in of
+        if not table.sources
         if (rows := computed_now.get(table.key) or rows_of(table)) or table.missing
     ]
-    measured = [(table, rows_of(table)) for table in kept()]
+    measured = [(table, rows_of(table)) for table in of if table.sources]
     return found + [(table, rows) for table, rows in measured if rows and table.cells(rows)]

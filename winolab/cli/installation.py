@@ -56,8 +56,8 @@ def reproduce(
 ) -> None:
     """The papers' tables beside ours: their number, ours, the ratio, and whether it agrees.
 
-    Writes under results/ of the checkout alone: the report and the rows. With --update the rows
-    that are kept in experiments/results are rewritten too.
+    Writes under results/ of the checkout alone: the rows and a report of everything, or of what is
+    named. With --update the rows that are kept in experiments/results are rewritten too.
 
     Tables that a GPU measured are shown from kept rows; --list has the commands that measure them.
 

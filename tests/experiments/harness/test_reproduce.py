@@ -10,6 +10,7 @@ from rich.console import Console
 from experiments.gpu import variants as variants_tables
 from experiments.gpu.targets import table as gpu_targets
 from experiments.harness import reproduce, studies, tables
+from experiments.report import page
 from papers.im2col_winograd_2024 import kernels as im2col_kernels
 from tests.experiments import gpu_rows
 
@@ -76,3 +77,20 @@ def test_without_rows_it_says_what_measures_them(monkeypatch) -> None:
         "im2col_winograd_2024 table3_kernels: no rows are kept; on a GPU they are measured by "
         "python -m experiments.measure.errors"
     )
+
+
+@pytest.mark.parametrize(("table", "count"), [("variants", 1), (None, 3)])
+def test_what_is_named_is_drawn_alone(table, count: int, rows, monkeypatch, capsys) -> None:
+    """The whole report took minutes where one table had been asked for."""
+    drawn = []
+
+    def write(results, path, _told):
+        drawn.extend(t for t, _ in results)
+        return path
+
+    monkeypatch.setattr(page, "write", write)
+    reproduce.main("gpu", table)
+    assert len(drawn) >= count
+    assert {t.paper for t in drawn} == {"gpu"}
+    assert table is None or [t.name for t in drawn] == [table]
+    assert capsys.readouterr().out.endswith("s; report: results/gpu.html\n")

@@ -97,13 +97,16 @@ def test_a_new_paper_is_a_new_folder(trial: Path, capsys) -> None:
     assert "Where outputs are sampled, counts may differ from README's" in said
     (row,) = tables.stored("trial_2027")
     assert (row["ours"], row["printed"]) == (9, 9)
-    text = page.REPORT.read_text()
+    text = page.REPORT.with_name("trial_2027.html").read_text()
     assert '<h3 id="trial_2027-table1">Author &amp; Other 2027, Table 1: Squares</h3>' in text
     assert '<a href="https://doi.org/10.1000/1">A trial</a>. TRIALS 2027.' in text
     assert text.count("<figure>") == 1
     assert "1 of 1 agree; ours over the paper" in text
     reproduce.main("trial_2027", "table1", full=True, workers=1)
     assert "sampled" not in capsys.readouterr().out
+    assert not page.REPORT.exists()
+    reproduce.main(None, None, workers=1)
+    assert "1 of 1 agree; ours over the paper" in page.REPORT.read_text()
 
 
 def test_the_site_lists_a_new_paper_by_its_folder(trial: Path) -> None:
@@ -122,7 +125,8 @@ def test_a_run_writes_under_results_and_leaves_the_checkout_as_it_was(trial: Pat
     old = kept.read_text().replace('"ours": 9', '"ours": 4')
     kept.write_text(old + other)
     (tables.COMPUTED / "trial_2027.jsonl").unlink()
-    page.REPORT.unlink()
+    report = page.REPORT.with_name("trial_2027.html")
+    report.unlink()
     before = {path: path.read_bytes() for path in trial.parents[1].rglob("*") if path.is_file()}
     reproduce.main("trial_2027", "table1", workers=1)
     written = {
@@ -130,8 +134,8 @@ def test_a_run_writes_under_results_and_leaves_the_checkout_as_it_was(trial: Pat
         if path.is_file() and before.get(path) != path.read_bytes()
         and "__pycache__" not in path.parts
     }  # fmt: skip
-    assert written == {tables.COMPUTED / "trial_2027.jsonl", page.REPORT}
-    assert "<td>9<td>9" in page.REPORT.read_text()
+    assert written == {tables.COMPUTED / "trial_2027.jsonl", report}
+    assert "<td>9<td>9" in report.read_text()
     assert [row["ours"] for row in tables.stored("trial_2027")] == [4, 9]
     reproduce.main("trial_2027", "table1", workers=1, update=True)
     assert [(row["table"], row["ours"]) for row in tables.stored("trial_2027")] == [
