@@ -51,6 +51,7 @@ class ConvOptions:
     config: KernelConfig | None = None  # of a family's kernels
     tolerance: Any = None  # a Tolerance, or what its of takes
     activation: Any = None  # an Activation, or what its of takes
+    batch_invariant: bool = False  # whether every batch gives an image the same bits
 
     @property
     def named(self) -> Algorithm | None:

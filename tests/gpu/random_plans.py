@@ -9,7 +9,8 @@ NaN (gpu/hosted.py), of arrays without gaps and of such as lie anyhow (every_ker
 appends a row to experiments/results/random_plans.jsonl. A problem of up to three dimensions has a
 plan where no algorithm is named and the precision is the arrays' own; all else that is not served
 is refused by a sentence. Results are within their proven bound of FP64 ones, have the same bits
-wherever arrays lie and, NaN and infinity apart, are finite.
+wherever arrays lie and, NaN and infinity apart, are finite; where a plan says that it computes
+images as each alone, they have the bits that they have alone.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -39,9 +40,10 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.arguments.epilogue import Epilogue
 from winolab.device import datasheet
 from winolab.gpu.params import MATMUL
-from winolab.gpu.planner.parts import planned
+from winolab.gpu.planner.cut import images as cut
+from winolab.gpu.planner.cut.pieces import planned
 from winolab.gpu.planner.planner import candidates, plan
-from winolab.gpu.planner.request import PRECISIONS, Plan, Request
+from winolab.gpu.planner.request import DTYPES, PRECISIONS, Plan, Request
 from winolab.problem import shapes
 from winolab.ref.algorithms import convolution
 
@@ -167,6 +169,29 @@ def run(
             raise Wrong(f"{a[at]} at {at} reaches what does not depend on it: {p}")
 
 
+def in_every_batch(request: Request, p: Plan, rng: np.random.Generator) -> bool:
+    """Whether a plan is looked at by which an image is to have the bits that it has alone. Raises
+    Wrong where it has others."""
+    if p.direction == "backward_filter" or not cut.in_one_launch(p):
+        return False
+    asked = replace(cut.named(request, p), workspace_limit=None)
+    try:
+        one, every = (plan(cut.of_images(asked, n)) for n in (1, 3))
+    except ValueError:
+        return False
+    if cut.order(one) != cut.order(every):
+        return False
+    first, second, _ = shapes(p.direction, every.problem)
+    dtype = dtype_of(DTYPES[p.precision])
+    a, b = (rng.uniform(-1, 1, s).astype(dtype) for s in (first, second))
+    y = hosted.execute(every, a, b, dtype=p.out_dtype)
+    for i in range(3):
+        alone = hosted.execute(one, a[i : i + 1].copy(), b, dtype=p.out_dtype)
+        if not np.array_equal(alone, y[i : i + 1]):
+            raise Wrong(f"image {i} of 3 has other bits than alone: {every}")
+    return True
+
+
 def _elsewhere(
     p: Plan, a: np.ndarray, b: np.ndarray, y: np.ndarray, places: Sequence[Place], **how: Any
 ) -> None:
@@ -227,6 +252,9 @@ def main(arguments: list[str] | None = None) -> int:
                         how = {"spoilt": spoilt, "aligned": one.request.aligned}
                         how["finished"] = number // given.run % 4 == 1
                         run(problem, each, np.random.default_rng(number), **how)
+                        kernels["in every batch"] += in_every_batch(
+                            one.request, each, np.random.default_rng(number)
+                        )
                 ran += 1
         except Exception:
             wrong += 1
@@ -235,6 +263,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"  python -m tests.gpu.random_plans {again}\n", flush=True)
     seconds = round(time.perf_counter() - start, 1)
     row = {"seed": given.seed, "first": given.first, "count": done, "wrong": wrong, "run": ran,
+           "in_every_batch": kernels.pop("in every batch", 0),
            "refused": kernels.pop("refused", 0), "empty": kernels.pop("nothing to compute", 0),
            "kernels": len(kernels), "seconds": seconds}  # fmt: skip
     if done:

@@ -133,6 +133,9 @@ def test_an_image_s_bits_do_not_depend_on_its_batch(ours: str) -> None:
     torch.testing.assert_close(y, plain(x))
 
 
+SAME: dict[str, Any] = {"batch_invariant": True}
+
+
 def alone(name: str, x: Any, w: Any) -> Any:
     """A batch's result, images computed alone."""
     return getattr(winolab.torch, name)(x, w, padding=1, batch_invariant=True)
@@ -181,17 +184,21 @@ def test_images_are_computed_alone_whatever_transforms_the_call(
     assert made(x[:0], w).shape == (0, *y.shape[1:])
 
 
-def test_images_that_are_computed_alone_are_predicted_alone() -> None:
-    """Plan and time had been those of the whole batch, which no call takes."""
+@pytest.mark.parametrize(("size", "together"), [(28, True), (224, False)])
+def test_images_with_the_same_bits_in_every_batch_are_predicted_so(
+    size: int, together: bool
+) -> None:
+    """Small maps by one launch that takes longer than the usual one, large ones each alone."""
     found = []
-    for batch, how in ((1, {}), (32, {"batch_invariant": True}), (32, {})):
-        x = torch.empty(batch, 64, 28, 28)
+    for batch, how in ((1, {}), (1, SAME), (32, SAME), (32, {})):
+        x = torch.empty(batch, 64, size, size)
         done = winolab.torch.convert(nn.Conv2d(64, 64, 3), x, device="h100", **how)
         found.append(done.layers[0].predicted)
-    for one, alone in zip(found[0][:2], found[1][:2], strict=True):
-        assert alone.seconds == 32 * one.seconds
-        assert (alone.algorithm, alone.relative_rms) == (one.algorithm, one.relative_rms)
-    assert found[1][2] == found[2][2]  # a filter's gradient sums over all
+    usual, one, every, free = (each[0] for each in found)
+    assert (one.algorithm, one.relative_rms) == (every.algorithm, every.relative_rms)
+    assert free.seconds < every.seconds <= 32 * usual.seconds
+    assert (every.seconds == 32 * one.seconds) == (not together)
+    assert found[2][2] == found[3][2]  # a filter's gradient sums over all
 
 
 @pytest.mark.parametrize("dynamic", [None, True])

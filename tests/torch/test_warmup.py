@@ -66,22 +66,26 @@ def test_a_network_s_kernels_are_compiled_once_and_found_again(compiled: list[st
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_images_that_are_computed_alone_have_one_image_s_kernels(
+def test_images_with_the_same_bits_in_every_batch_have_their_plan_s_kernels(
     training: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[str, int]] = []
-    found = MODULE.units
+    asked: dict[str, list[tuple[int, Any]]] = {}
+    found = warm.calls_units
 
-    def noted(question: Any, a: torch.Tensor, b: torch.Tensor, *more: Any) -> Any:
-        asked.append((question.direction, len(a)))
-        return found(question, a, b, *more)
+    def noted(direction: str, problem: Any, gpu: Any, options: Any, *more: Any, **how: Any) -> Any:
+        asked.setdefault(direction, []).append((problem.batch, options.config))
+        return found(direction, problem, gpu, options, *more, **how)
 
-    monkeypatch.setattr(MODULE, "units", noted)
+    monkeypatch.setattr(warm, "calls_units", noted)
     model = network().train(training)
     winolab.torch.convert(model, batch_invariant=True)
     winolab.torch.warmup(model, X, device="h100")
-    due = {("forward", 1), ("backward_data", 1), ("backward_filter", len(X))}
-    assert {*asked} == (due if training else {("forward", 1)})
+    gradients = asked.pop("backward_filter", [])
+    assert bool(gradients) == training
+    assert all(batch == len(X) and not config for batch, config in gradients)
+    assert asked.keys() == ({"forward", "backward_data"} if training else {"forward"})
+    for batch, config in (call for calls in asked.values() for call in calls):
+        assert batch == (len(X) if config else 1)
 
 
 def test_copies_and_what_autocast_asks_for_are_compiled(compiled: list[str]) -> None:

@@ -185,19 +185,16 @@ def check_invariant(value: Any) -> None:
         raise TypeError(f"batch_invariant is {value!r}; expected True or False")
 
 
-def each_alone(direction: str, arguments: tuple[Any, ...]) -> bool:
-    """Whether an operator that has these arguments behind its operands computes every image alone:
-    a filter's gradient, which has no images, does not."""
-    given = {"forward": 4, "backward_data": 5}.get(direction)
-    return given is not None and len(arguments) == given + len(USUAL) and bool(arguments[-1])
-
-
-def of_image(direction: str, image: torch.Tensor, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments by which an operator of ``each_alone`` computes one image."""
+def of_part(
+    direction: str, part: torch.Tensor, arguments: tuple[Any, ...], alone: bool
+) -> tuple[Any, ...]:
+    """The arguments of an operator that is ``batch_invariant`` for a part of the images; ``alone``:
+    of one that is not."""
+    arguments = arguments[:-1] if alone else arguments
     if direction == "forward":
-        return arguments[:-1]
-    (_, *shape), *rest, _ = arguments  # of dx
-    return (image.shape[0], *shape), *rest
+        return arguments
+    (_, *shape), *rest = arguments  # of dx
+    return (part.shape[0], *shape), *rest
 
 
 @lru_cache(maxsize=4096)
@@ -239,6 +236,8 @@ def asked(
             o.on_range,
             None if o.scale is None else Scale.of_caller(o.scale),
             tolerance=usual if o.tolerance is None else o.tolerance,
+            # A filter's gradient has no images.
+            batch_invariant=bool(o.batch_invariant) and direction != "backward_filter",
         ).checked(),
     )
 

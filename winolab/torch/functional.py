@@ -40,10 +40,11 @@ ABOUT = """
     None follows the tensors' dtype: float32, float64 on the CPU alone, float16 and bfloat16 with
     FP32 sums; complex64 and complex128 are four real convolutions.
     ``tolerance`` is winolab.conv_forward's: 1e-5 admits algorithms by their predicted error. On the
-    CPU, what is named beside the default runs the reference, slowly. ``batch_invariant`` computes
-    every image alone, so that its bits, and its gradient's, are the same whatever the batch: a
-    launch an image. Where memory lacks for an image's workspace, all images are computed again in
-    less.
+    CPU, what is named beside the default runs the reference, slowly. ``batch_invariant`` gives an
+    image the same bits, and its gradient, whatever the batch: by a kernel that looks at no other
+    image, the one that is predicted the fastest over batches of 1, 8 and 32, or by a launch an
+    image, as on the CPU. Where memory lacks for an image's workspace, all images are computed again
+    in less.
 
     Gradients of any order, forward-mode derivatives, torch.func's transforms, autocast,
     torch.compile and torch.export serve; filters' gradients take no tile of ``algorithm``.

@@ -15,7 +15,7 @@ from winolab import calls
 from winolab.gpu.runtime.smaller import NoWorkspace, changed
 from winolab.problem import Direction
 from winolab.torch import operators, plain
-from winolab.torch.asked import NUMBERS, Asked, each_alone
+from winolab.torch.asked import NUMBERS, Asked
 
 SHAPES = 8  # of inputs for which a module keeps its filter; the oldest makes room
 
@@ -67,16 +67,18 @@ class KeptFilters:
             recorded = (a.requires_grad or w.requires_grad) and operators.records()
             by = operators.UNKNOWN if recorded else operators.CALLS
             return by[direction](a, w, *arguments)
-        if each_alone(direction, arguments):
-            return operators.each_image(
-                direction, lambda a, *one: self.convolve(direction, a, w, *one), a, arguments
-            )
         dtype, device = w.dtype, "cuda" if a.is_cuda else "cpu"
         if device in casting:
             if not (operators.casts(a, device) and operators.casts(w, device)):
                 return operators.CALLS[direction](a, w, *arguments)
             dtype = torch.get_autocast_dtype(device)
             a = a if a.dtype == dtype else a.to(dtype)
+        images, _ = operators.how(operators.asked_by(direction, arguments), a, w, dtype)
+        if images < len(a):
+            return operators.in_parts(
+                direction, lambda a, *more: self.convolve(direction, a, w, *more), a, arguments,
+                images,
+            )  # fmt: skip
         held = self._found(direction, arguments, a, w, dtype)
         if held is None and a.dtype != w.dtype:
             return operators.CALLS[direction](a, w, *arguments)
@@ -155,7 +157,8 @@ def transformed(question: Asked, a: Tensor, w: Tensor) -> Any:
     from winolab.gpu.runtime import conv as kernels
 
     problem = question.problem(tuple(a.shape), tuple(w.shape))
-    return kernels.transform_if_used(question.direction, problem, w, question.options, a)
+    _, options = operators.how(question, a, w)
+    return kernels.transform_if_used(question.direction, problem, w, options, a)
 
 
 def run(question: Asked, a: Tensor, held: Any, w: Tensor) -> Tensor:
@@ -166,7 +169,8 @@ def run(question: Asked, a: Tensor, held: Any, w: Tensor) -> Tensor:
     from winolab.gpu.runtime import conv as kernels
 
     problem = question.problem(tuple(a.shape), tuple(w.shape))
-    return kernels.convolve(question.direction, problem, a, held, question.options, None, question)
+    _, options = operators.how(question, a, w, a.dtype)
+    return kernels.convolve(question.direction, problem, a, held, options, None, question)
 
 
 def serves(a: Tensor, w: Tensor) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -22,8 +23,9 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _mo
 from winolab.calls import recall
 from winolab.device import Device
 from winolab.gpu import warm
+from winolab.gpu.runtime import smaller
 from winolab.gpu.runtime.arrays import Described
-from winolab.gpu.runtime.smaller import changes
+from winolab.options import ConvOptions
 from winolab.problem import NAMES
 from winolab.torch import batching, cpu, derivatives, plain
 from winolab.torch.asked import (
@@ -34,8 +36,7 @@ from winolab.torch.asked import (
     asked,
     check_dense,
     check_tensors,
-    each_alone,
-    of_image,
+    of_part,
 )
 from winolab.torch.plain import AUTOCAST, AUTOCAST_KEYS, NO_AUTOCAST
 
@@ -69,9 +70,10 @@ def asked_by(direction: str, arguments: tuple[Any, ...]) -> Asked:
 
 def _on_cpu(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
     check_tensors(direction, a, b)
-    if each_alone(direction, arguments):
-        return directly(direction, arguments, a, b)
-    return cpu.convolve(asked_by(direction, arguments), a, b)
+    question = asked_by(direction, arguments)
+    if question.options.batch_invariant:
+        return in_parts(direction, partial(_of_plain, direction, b), a, arguments, 0)
+    return cpu.convolve(question, a, b)
 
 
 def _refused(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
@@ -83,9 +85,18 @@ def _refused(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
 
 def _on_cuda(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
     arguments = plain.hashed(arguments)
-    if each_alone(direction, arguments):
-        return directly(direction, arguments, a, b)
     question = asked_by(direction, arguments)
+    try:
+        return _run(direction, question, a, b, arguments)
+    except smaller.NoWorkspace:
+        if not question.options.batch_invariant:
+            raise
+        return _in_less(direction, question, a, b, arguments)
+
+
+def _run(
+    direction: str, question: Asked, a: Tensor, b: Tensor, arguments: tuple[Any, ...]
+) -> Tensor:
     known = recall(question, a, b, None)
     if known:
         plain.keep((direction, arguments), a, b, known)
@@ -96,7 +107,12 @@ def _on_cuda(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
     problem = question.problem(tuple(a.shape), tuple(b.shape))
     if not compiled(question, a, b):
         return cpu.meanwhile(direction, problem, a, b, question.options.out_dtype)
-    return kernels.convolve(direction, problem, a, b, question.options, None, question)
+    images, options = how(question, a, b)
+    if images < len(a):
+        return in_parts(direction, partial(_of_plain, direction, b), a, arguments, images)
+    if question.options.batch_invariant and a.data_ptr() % 16:  # which other kernels read
+        a = a.clone()
+    return kernels.convolve(direction, problem, a, b, options, None, question)
 
 
 class _Observed(threading.local):
@@ -114,7 +130,8 @@ def compiled(question: Asked, a: Tensor, b: Tensor, dtype: torch.dtype | None = 
     if OBSERVED.calls is not None:
         OBSERVED.calls.append((question, shape_of(a), shape_of(b, dtype)))
         return False
-    if not BACKGROUND.on or question.options.algorithm is not None:
+    options = question.options
+    if not BACKGROUND.on or options.algorithm is not None or options.batch_invariant:
         return True
     b = b if dtype in (None, b.dtype) else shape_of(b, dtype)
     call = (question, *((v.shape, v.stride(), v.dtype, v.device) for v in (a, b)))
@@ -132,18 +149,25 @@ def units(
     """What a call loads on a GPU, by default a's; ``kept``: also where its filter is kept."""
     from winolab.gpu import driver
 
-    described = (
-        Described(tuple(v.shape), v.stride(), str(v.dtype).removeprefix("torch."), 0, True)
-        for v in (a, b)
-    )
+    gpu = gpu or driver.device(a.device.index)
+    images, options = how(question, a, b, gpu=gpu)
+    problem = question.problem(tuple(a.shape), tuple(b.shape))
+    if images < len(a):
+        a, problem = a[: images or 1], replace(problem, batch=images or 1)
     return warm.calls_units(
         question.direction,
-        question.problem(tuple(a.shape), tuple(b.shape)),
-        gpu or driver.device(a.device.index),
-        question.options,
-        *described,
+        problem,
+        gpu,
+        options,
+        *map(_described, (a, b)),
         kept=kept and question.direction != "backward_filter",
     )
+
+
+def _described(v: Tensor, dtype: torch.dtype | None = None) -> Described:
+    """How it lies, of that dtype, by default its own."""
+    name = str(dtype or v.dtype).removeprefix("torch.")
+    return Described(tuple(v.shape), v.stride(), name, max(0, v.get_device()), True)
 
 
 def _call(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
@@ -211,9 +235,10 @@ def past_python(direction: str, arguments: tuple[Any, ...], a: Tensor, b: Tensor
 def directly(direction: str, arguments: tuple[Any, ...], a: Tensor, b: Tensor) -> Tensor:
     """The result, of plain tensors as they are: nothing differentiates, casts or traces it."""
     if quick := plain.known((direction, arguments), a, b):
-        return quick(a, b)
-    if each_alone(direction, arguments):
-        return each_image(direction, partial(_of_plain, direction, b), a, arguments)
+        try:
+            return quick(a, b)
+        except smaller.NoWorkspace:  # as it is: images may be fewer
+            pass
     with _below(), torch._C._ExcludeDispatchKeyGuard(NO_AUTOCAST):
         return (_on_cuda if a.is_cuda else _on_cpu)(direction, a, b, *arguments)
 
@@ -223,14 +248,62 @@ def _of_plain(direction: str, b: Tensor, a: Tensor, *arguments: Any) -> Tensor:
     return directly(direction, arguments, a, b) if y is None else y
 
 
-def each_image(direction: str, one: Any, a: Tensor, arguments: tuple[Any, ...]) -> Tensor:
-    """The result of ``one`` for every image of a alone, whose bits then depend on no other: all are
-    computed again where memory lacks for one, which is planned with less workspace."""
+def in_parts(
+    direction: str, one: Any, a: Tensor, arguments: tuple[Any, ...], images: int
+) -> Tensor:
+    """The result of ``one`` for so many images of a at a time, or for each by an operator that is
+    not ``batch_invariant`` (0): all are computed again where memory lacks for some, which are
+    planned with less workspace."""
     while True:
-        before = changes()
-        found = [one(image, *of_image(direction, image, arguments)) for image in a.split(1)]
-        if before == changes():
+        before = smaller.changes()
+        parts = ((v, of_part(direction, v, arguments, not images)) for v in a.split(images or 1))
+        found = [one(part, *more) for part, more in parts]
+        if before == smaller.changes():
             return cpu.laid_like(a, torch.cat(found))
+
+
+def how(
+    question: Asked,
+    a: Tensor,
+    b: Tensor,
+    dtype: torch.dtype | None = None,
+    gpu: Device | None = None,
+) -> tuple[int, ConvOptions]:
+    """How many images a call computes at once, and by which options: all, but where each image is
+    to have the same bits in every batch. ``dtype`` is what autocast makes of b."""
+    if not question.options.batch_invariant:
+        return len(a), question.options
+    return _images(question, tuple(a.shape), _described(b, dtype), gpu)
+
+
+@lru_cache(maxsize=4096)
+def _images(
+    question: Asked, shape: tuple[int, ...], b: Described, gpu: Device | None
+) -> tuple[int, ConvOptions]:
+    from winolab.gpu.runtime.planned import images_at_once
+    from winolab.gpu.runtime.resolve import resolve_filter
+
+    problem = question.problem(shape, b.shape)
+    asked = resolve_filter(question.direction, problem, question.options, b, gpu)
+    images, options = images_at_once(asked)
+    one = question, shape[1:], b, gpu
+    return (0 if one in ALONE else images), options
+
+
+ALONE: set[Any] = set()  # what takes more workspace for one image than there is memory
+
+
+def _in_less(direction: str, question: Asked, a: Tensor, b: Tensor, arguments: Any) -> Tensor:
+    """The result where memory lacks for the workspace of all images: of the half of them, or of
+    each by a plan of less."""
+    images = -(-len(a) // 2)
+    if len(a) == 1:
+        images, one = 0, (question, tuple(a.shape[1:]), _described(b), None)
+        if one not in ALONE:  # batches that were begun begin anew
+            ALONE.add(one)
+            _images.cache_clear()
+            smaller.changed()
+    return in_parts(direction, partial(_of_plain, direction, b), a, arguments, images)
 
 
 def _gradient(

@@ -137,12 +137,12 @@ def predicted(
         tolerance = asked.tolerance or (None if algorithm else USUAL_TOLERANCE)
         how = replace(asked, algorithm=algorithm, tolerance=tolerance)
         does = ROLES[role][transposed]
-        alone = layer.batch_invariant and does != "backward_filter" and problem.batch > 1
-        one = replace(problem, batch=1) if alone else problem
-        name, error, seconds = _on_gpu(one, does, how, gpu) if gpu else _on_cpu(one, does, how)
-        if seconds and alone:
-            seconds *= problem.batch
-        found.append(Predicted(role, name, error, seconds))
+        how = replace(how, batch_invariant=layer.batch_invariant and does != "backward_filter")
+        found.append(
+            Predicted(role, *_on_gpu(problem, does, how, gpu))
+            if gpu
+            else Predicted(role, *_on_cpu(problem, does, how))
+        )
     return tuple(found)
 
 
@@ -162,12 +162,19 @@ def _on_gpu(
     problem: Problem, direction: str, how: ConvOptions, gpu: Device
 ) -> tuple[str, float, float]:
     from winolab.gpu.planner.accuracy import predicted_rms
+    from winolab.gpu.planner.cut.images import images_at_once, of_images
     from winolab.gpu.planner.planner import plan
     from winolab.gpu.planner.request import Request
 
-    chosen = plan(
-        Request(
-            nonempty(problem), direction, gpu, how.named, how.precision, tolerance=how.tolerance
-        )
+    problem = nonempty(problem)
+    asked, calls = (
+        Request(problem, direction, gpu, how.named, how.precision, tolerance=how.tolerance),
+        1,
     )
-    return f"{chosen.kernel} {chosen.precision}", predicted_rms(chosen, U11), chosen.predicted
+    if how.batch_invariant:
+        images, asked = images_at_once(asked, plan)
+        calls = -(-problem.batch // (images or 1))
+        asked = of_images(asked, images or 1)
+    chosen = plan(asked)
+    seconds = calls * chosen.predicted
+    return f"{chosen.kernel} {chosen.precision}", predicted_rms(chosen, U11), seconds

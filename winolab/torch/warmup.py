@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 from winolab.device import Device
 from winolab.gpu import warm
 from winolab.gpu.runtime.cache.source import Source
-from winolab.torch.asked import Asked, each_alone, of_image
+from winolab.torch.asked import Asked
 from winolab.torch.convert import check_module, gpu_of, stated_gpu
 from winolab.torch.fake.calls import without_numbers
 from winolab.torch.fake.state import State
@@ -43,11 +43,7 @@ class Recorded(TorchDispatchMode):
             if func is operator:
                 a, b, *rest = args
                 with unset_fake_temporarily():  # shapes alone are kept
-                    a, b = shape_of(a), shape_of(b)
-                    if each_alone(direction, tuple(rest)):
-                        a = a[:1]
-                        rest = of_image(direction, a, tuple(rest))
-                    self.calls.append((direction, a, b, tuple(rest)))
+                    self.calls.append((direction, shape_of(a), shape_of(b), tuple(rest)))
         return func(*args, **(kwargs or {}))
 
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-from winolab.algorithm import Algorithm, Direct, Gamma, Problem, Tile, Winograd, dwm
+from winolab.algorithm import Problem, Tile, dwm
 from winolab.arguments.words import plural
 from winolab.device import Device
 from winolab.gpu.codegen.translation_unit import TranslationUnit
 from winolab.gpu.params import Kernels, View, aligned
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import CORRELATIONS
+from winolab.gpu.planner.cut.images import Choices, algorithm_of
 from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.ranking import WORTH
@@ -29,13 +29,6 @@ from winolab.ref.algorithms.dwm.parts import Part, parts
 from winolab.ref.arithmetic.split import Scale
 
 LEADERS = 3  # kernels that are tried
-
-
-class Choices(Protocol):
-    """What the planner has for a request, its choice first."""
-
-    @property
-    def plans(self) -> tuple[Plan, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -240,7 +233,7 @@ def _follower(
     """What is configured as ``leader``, for another problem; None where nothing is."""
 
     def like(p: Plan, precision: str) -> Plan | None:
-        how = {"algorithm": _algorithm(p), "config": p.config, "precision": precision}
+        how = {"algorithm": algorithm_of(p), "config": p.config, "precision": precision}
         try:
             found = candidates(replace(asked, **how), True).plans[0]
         except (ValueError, IndexError):
@@ -257,13 +250,6 @@ def _follower(
 def _outputs(part: Part, direction: str) -> int:
     """Elements of a channel that a part computes."""
     return math.prod(len(range(s.start, s.stop, s.step)) for s in part.of(NAMES[direction][2]))
-
-
-def _algorithm(plan: Plan) -> Algorithm:
-    """What names a plan's; a family scales as it does."""
-    if all(t.alpha == 1 for t in plan.tiles):
-        return Direct()
-    return (Gamma if len(plan.tiles) == 1 else Winograd)(plan.tiles, plan.points)
 
 
 def _phase(plan: Plan, part: Part, request: Request) -> Phase:

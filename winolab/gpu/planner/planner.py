@@ -15,6 +15,7 @@ from winolab.arguments.tolerance import USUAL_TOLERANCE
 from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.planner.accuracy import incurred, within
 from winolab.gpu.planner.correlation import TRANSFORMS
+from winolab.gpu.planner.cut.images import of_any_batch
 from winolab.gpu.planner.fallback import FLAGS, with_fallback
 from winolab.gpu.planner.phases import phased
 from winolab.gpu.planner.ranking import NEAR, WORTH, least_sure, ordered
@@ -58,7 +59,7 @@ def candidates(request: Request, near: bool = False) -> Choice:
     if request.algorithm and request.algorithm.in_pieces:
         raise ValueError(
             f"{request.algorithm} runs on a GPU in pieces, each with a plan of its own: "
-            "winolab.decomposition shows them, winolab.gpu.planner.parts.planned has the plans"
+            "winolab.decomposition shows them, winolab.gpu.planner.cut.pieces.planned has the plans"
         )
     alone = any(family.alone(request) for family in FAMILIES)
     found: list[Plan] = []
@@ -135,9 +136,12 @@ def plan(request: Request, apart: bool = False) -> Plan:
     """The fastest predicted Plan; with ``apart`` of those whose filter can be transformed apart.
 
     A filter gradient for which neither a limit nor an algorithm is named keeps to the usual limit,
-    unless more workspace is WORTH it. Raises ValueError where nothing can run, and says why:
-    OverLimit where it is the limit.
+    unless more workspace is WORTH it. A request that is ``batch_invariant`` gets the plan of one
+    image, as of_any_batch says. Raises ValueError where nothing can run, and says why: OverLimit
+    where it is the limit.
     """
+    if request.batch_invariant:
+        return of_any_batch(request, plan, candidates)
     limited = request.tolerance
     if limited and limited.relative and limited.most <= USUAL_TOLERANCE.most:
         # few plans are looked at where the usual one keeps to it

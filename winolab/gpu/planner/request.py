@@ -25,6 +25,7 @@ from winolab.ref.error.metrics import ADMISSIBLE, ADMISSIBLE_IN_16_BITS
 C = TypeVar("C", bound=KernelConfig)
 LEAST = (8, 0)  # compute capability: asynchronous copies, mbarriers, mma.sync of BF16 and TF32
 DIRECTIONS = (*CORRELATIONS, "backward_filter")
+TYPES = (Problem, Device, Algorithm)  # of a request's first fields and its algorithm
 # What a caller may ask for -> precisions of families that deliver it.
 PRECISIONS = {
     "fp32": ("fp32", "fp32_split"),
@@ -264,15 +265,9 @@ class FallbackLaunches(Plan, Protocol):
     """What has launches that return at once unless a flag wants them."""
 
     def launch(
-        self,
-        kernels: Kernels,
-        a: View,
-        b: View,
-        out: View,
-        workspace: int,
-        index: int,
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int,
         wanted: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Compute all groups; ``wanted``: the address of fallback.cuh's flags."""
         ...
 
@@ -289,7 +284,8 @@ class Request:
     ``workspace_limit`` is in bytes, ``out_dtype`` is what the result is wanted in, by default the
     operands', ``tolerance`` what a plan may err, in the algorithm's place; ``finished``, that bias,
     residual or activation follow, in a pass behind where a plan's kernels have none; ``planes``,
-    that maps lie channels-first; ``in_phases``, that passes may each have flags (phases.py).
+    that maps lie channels-first; ``in_phases``, that passes may each have flags (phases.py);
+    ``batch_invariant``, that every batch is to give an image the same bits (cut/images.py).
     """
 
     problem: Problem
@@ -306,6 +302,7 @@ class Request:
     finished: bool = field(default=False, kw_only=True)
     planes: bool = field(default=False, kw_only=True)
     in_phases: bool = field(default=True, kw_only=True)
+    batch_invariant: bool = field(default=False, kw_only=True)
 
     def config_of(self, kind: type[C]) -> C | None:
         """The config asked for, where there is one. Raises TypeError for another family's."""
@@ -377,15 +374,13 @@ class Request:
 
     def check(self) -> None:
         """Raise ValueError for what no CUDA kernel computes, TypeError for other fields' types."""
-        for value, kind in (
-            *((self.problem, Problem), (self.device, Device)),
-            (self.algorithm or Algorithm("direct"), Algorithm),
-        ):
+        named = self.algorithm or Algorithm("direct")
+        for value, kind in zip((self.problem, self.device, named), TYPES, strict=True):
             if not isinstance(value, kind):
                 raise TypeError(f"a request has {value!r}; expected one of type {kind.__name__}")
         for name, known in (("direction", DIRECTIONS), ("precision", PRECISIONS)):
-            if (named := getattr(self, name)) not in [*known]:  # a list has no hash
-                raise ValueError(f"{name} {named!r}; expected one of {', '.join(known)}")
+            if (value := getattr(self, name)) not in [*known]:  # a list has no hash
+                raise ValueError(f"{name} {value!r}; expected one of {', '.join(known)}")
         check(self.problem, self.algorithm)
         self.need(
             self.device.compute_capability >= LEAST,

@@ -112,7 +112,9 @@ def _in_pieces(
 
 def _summed(asked: Resolved, library: Library, a: Any, b: Any) -> Any:
     """The sum of the pieces in their order."""
-    from winolab.gpu.planner.parts import planned  # the planner, which other calls may not need
+    from winolab.gpu.planner.cut.pieces import (
+        planned,  # the planner, which other calls may not need
+    )
 
     total = _fresh(asked, library, "float32")
     total[...] = 0

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from winolab.gpu.params import Finish, aligned
+from winolab.gpu.planner.cut import images as cut
 from winolab.gpu.planner.request import ITEMSIZE, Plan, Request
 from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.cache.plans import planned
 from winolab.gpu.runtime.layout_copy import LayoutCopy
 from winolab.gpu.runtime.replay import address_of
 from winolab.gpu.runtime.resolve import Operand, Resolved
+from winolab.options import ConvOptions
 
 A, B, OUT, WORKSPACE, BIAS, RESIDUAL = range(6)  # numbers of the recorded addresses
 
@@ -206,6 +208,15 @@ def plan_for(asked: Resolved, out: ArrayLayout, apart: bool = False) -> Plan | N
     if asked.problem.empty:
         _check_empty(asked)
         return None
+    request = _request_of_arrays(asked, out)
+    chosen = planned(request, apart)
+    if not apart:
+        chosen = _product_of_planes(request, chosen, asked, out)
+    return chosen.scaled(options.scale)
+
+
+def _request_of_arrays(asked: Resolved, out: ArrayLayout) -> Request:
+    """What the planner is asked for arrays that lie as those do, and a result like ``out``."""
     size = ITEMSIZE[asked.dtype]
     aligned = maps = asked.a.layout.aligned(size)
     if asked.b and asked.gradient:
@@ -213,11 +224,22 @@ def plan_for(asked: Resolved, out: ArrayLayout, apart: bool = False) -> Plan | N
     if not out.aligned(ITEMSIZE[asked.computed]):
         aligned, maps = False, maps and asked.gradient
     finished = asked.finishing is not None
-    request = request_of(asked, aligned=aligned, aligned_maps=maps, finished=finished)
-    chosen = planned(request, apart)
-    if not apart:
-        chosen = _product_of_planes(request, chosen, asked, out)
-    return chosen.scaled(options.scale)
+    return request_of(asked, aligned=aligned, aligned_maps=maps, finished=finished)
+
+
+def images_at_once(asked: Resolved) -> tuple[int, ConvOptions]:
+    """How many images of a correlation a call may compute for each to have the bits that it has in
+    every batch, and how; 0: each is a call of its own, by the usual plan."""
+    options = replace(asked.options, batch_invariant=False)
+    if asked.problem.empty:
+        return asked.problem.batch, options
+    if options.in_pieces:
+        return 0, options
+    images, how = cut.images_at_once(_request_of_arrays(asked, asked.fresh), planned)
+    if images:
+        named = {"algorithm": how.algorithm, "precision": how.precision, "config": how.config}
+        options = replace(options, **named, tolerance=None)
+    return images, options
 
 
 def _product_of_planes(request: Request, chosen: Plan, asked: Resolved, out: ArrayLayout) -> Plan:

@@ -75,6 +75,11 @@ class ImplicitGemmPlan(Tiling, BasePlan):
         """How dw is summed."""
         return (Sum(1.0, self.positions / self.segments),) if self.gradient else ()
 
+    @property
+    def split_sums(self) -> tuple[tuple[float, int], ...]:
+        """A correlation's: all results, in as many segments as its sum is cut into."""
+        return ((1.0, self.segments if self.segmented else 1),)
+
     def __str__(self) -> str:
         p, v = self.problem, self.config
         groups = f", {self.merged} groups a block" if self.merged > 1 else ""
