@@ -66,5 +66,5 @@ def test_names_that_drivers_give_are_found() -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"known are titanx, v100, .*, h200"):
+    with pytest.raises(ValueError, match=r"expected one of titanx, v100, .*, h200"):
         datasheet("rtx5090")

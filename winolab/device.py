@@ -138,4 +138,4 @@ def datasheet(name: str) -> Device:
     for known in DATASHEETS.values():
         if known.name == name:
             return known
-    raise ValueError(f"unknown device {name!r}; known are {', '.join(DATASHEETS)}")
+    raise ValueError(f"unknown device {name!r}; expected one of {', '.join(DATASHEETS)}")

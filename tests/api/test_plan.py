@@ -124,7 +124,7 @@ def test_channels_first_arrays_are_copied_or_read_where_they_lie(x, w, how, copi
     [
         ({"direction": "backwards"}, ValueError, "direction 'backwards'; expected one of"),
         ({"precision": "fp8"}, ValueError, "precision 'fp8'; expected one of"),
-        ({"device": "h1000"}, ValueError, "unknown device 'h1000'; known are"),
+        ({"device": "h1000"}, ValueError, "unknown device 'h1000'; expected one of"),
         ({"device": 9}, TypeError, "device is of type int; expected a name"),
         ({"layout": "nchw"}, ValueError, "layout 'nchw'"),
         ({"algorithm": "gamma:8:6:5"}, ValueError, "alpha must be n"),

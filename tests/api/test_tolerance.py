@@ -170,6 +170,10 @@ def test_unknown_names_are_refused_in_one_line() -> None:
         assert str(told).splitlines()[1].startswith(f"{name}: {told.layer.algorithm} in fp32")
     for name, message in (
         ("cudnn:magic", "unknown algorithm 'cudnn:magic'; of other libraries there are names such"),
+        (
+            "cudnn",
+            "unknown algorithm 'cudnn'; of other libraries there are names such as cudnn:wino",
+        ),
         ("magic:winograd", "unknown algorithm 'magic:winograd'; accepted are forms like"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -166,10 +166,10 @@ def test_an_interrupt_says_how_to_go_on(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["transform"], "No such command 'transform'"),
+        (["transform"], "No such command 'transform'; did you mean 'transforms'?\n"),
         (["transforms", "2"], "takes N and R, such as 6 3"),
         (["transforms", "two", "3"], "'N'"),
-        (["points"], "Missing argument 'ALPHA'; expected is what "),
+        (["points"], "Missing argument 'ALPHA'; winolab points --help lists what is expected"),
         (["plan", "sideways"], "plan --help lists"),
         (["transforms", "2", "3", "--point", "best"], "--points"),
         (["transforms", "2", "3", "--format", "tex"], "text, json, latex, cuda, numpy"),

@@ -101,6 +101,7 @@ def test_the_verdict_of_a_wrong_kernel(here: list[Any], tmp_path: Path) -> None:
     [
         (["none.py:conv"], "there is no file none.py"),
         (["numpy"], "'numpy' names no function; expected FILE.py:FUNCTION"),
+        ([":conv"], "':conv' names no file; expected FILE.py:FUNCTION"),
         (["no.such:conv"], "'no.such' is no file .py and no module: No module named 'no'"),
         ([f"{KERNELS}:STATE"], f"{KERNELS}:STATE is a dict; expected a function or a module"),
         ([f"{KERNELS}:none"], f"{KERNELS} has no 'none'; expected the name of a function in it"),
@@ -127,6 +128,15 @@ def test_a_wrong_argument_is_one_line(here: list[Any], words: list[str], said: s
     assert isinstance(found.exception, ValueError | TypeError)
     assert said in str(found.exception)
     assert "\n" not in str(found.exception)
+
+
+def test_a_report_that_cannot_be_written_is_told_before_a_trial(
+    here: list[Any], tmp_path: Path
+) -> None:
+    """It was told behind the last, and the judgement was lost."""
+    found = run(f"{KERNELS}:right", "--report", tmp_path / "none" / "judged.html")
+    assert isinstance(found.exception, FileNotFoundError)
+    assert here == []
 
 
 @pytest.mark.parametrize(

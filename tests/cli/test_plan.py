@@ -178,7 +178,7 @@ def test_alone_it_says_what_there_is() -> None:
 def test_an_unknown_device_is_a_value_error() -> None:
     failed = call(*VGG16_2, "--device", "rtx9999")
     assert isinstance(failed.exception, ValueError)
-    assert "known are" in str(failed.exception)
+    assert "expected one of" in str(failed.exception)
 
 
 def kernels(*arguments: str) -> Result:

@@ -113,9 +113,9 @@ def peer(name: str, problem: Problem, direction: str, precision: str) -> Peer | 
     text = name.strip()
     if TILE.match(text):
         return Peer(text, parse_algorithm(text), precision)
-    library, colon, algorithm = text.partition(":")
+    library, _, algorithm = text.partition(":")
     rules = RULES.get(library.lower())
-    if not colon or rules is None:
+    if rules is None:
         return None
     for pattern, made in rules:
         if found := re.fullmatch(pattern, algorithm.lower()):

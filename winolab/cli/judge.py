@@ -103,6 +103,8 @@ def command(
         "serves": serves, "signature": signature, "dims": dims,
     }  # fmt: skip
     how = {"count": count, "seed": seed, "skip": left_out}
+    if report:
+        report.open("a").close()  # which says that it cannot be written before minutes of trials
     with Lines(out).checked() if out else nullcontext() as file:
         with process.progress(as_json) as bar:
             task = bar.add_task("trials", total=100 + count)

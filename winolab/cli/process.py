@@ -109,7 +109,10 @@ def _failed(message: str) -> int:
 def _usage(error: Any) -> str:
     """What typer says of wrong arguments, and which command tells what is expected."""
     said, context = error.format_message().rstrip("."), error.ctx
-    return f"{said}; expected is what {context.command_path} --help lists" if context else said
+    said = said.replace(". Did you mean", "; did you mean")
+    if context is None or said.endswith("?"):
+        return said
+    return f"{said}; {context.command_path} --help lists what is expected"
 
 
 def _drop() -> None:

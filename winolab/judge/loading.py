@@ -53,8 +53,9 @@ def load(
     if signature is not None:
         kinds = " or ".join(COMPILED)
         raise ValueError(f"signature {signature!r} of {named}; one is of a compiled file, {kinds}")
-    if not attribute:
-        raise ValueError(f"{named!r} names no function; expected FILE.py:FUNCTION")
+    if not (file and attribute):
+        missing = "function" if file else "file"
+        raise ValueError(f"{named!r} names no {missing}; expected FILE.py:FUNCTION")
     found: Any = _module(file)
     for part in attribute.split("."):
         if not hasattr(found, part):

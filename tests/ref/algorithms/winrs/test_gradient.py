@@ -143,7 +143,7 @@ def test_texts_round_trip() -> None:
         ("omega:3:1:3", 2, "alpha 1, 4, 8, 16 only; choose"),
         ("omega:9:2:8", 2, "alpha 1, 4, 8, 16 only; choose"),
         ("winrs", 11, "no fp32 kernel computes a filter 11 wide"),
-        ("winrs;device=rtx9999", 3, "unknown device 'rtx9999'; known are"),
+        ("winrs;device=rtx9999", 3, "unknown device 'rtx9999'; expected one of"),
     ],
 )
 def test_what_does_not_fit_is_refused(algorithm: str, width: int, message: str) -> None:

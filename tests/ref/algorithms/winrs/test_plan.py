@@ -91,7 +91,7 @@ def test_an_impossible_limit_is_refused() -> None:
 
 
 def test_bad_input_says_what_is_wrong() -> None:
-    with pytest.raises(ValueError, match="known are titanx, v100"):
+    with pytest.raises(ValueError, match="expected one of titanx, v100"):
         plan(VGG16_2, "rtx5090")
     with pytest.raises(ValueError, match="11 wide: widths are multiples of 2, 3, 4, 5, 6, 7, 8, 9"):
         plan(layer(8, 24, 64, 11))
