@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -104,7 +105,10 @@ class Scale:
         """
         if isinstance(value, (int, Sequence)) and not isinstance(value, str):
             value = ":".join(map(str, value if isinstance(value, Sequence) else (value,)))
-        scale = cls.parse(value) if isinstance(value, str) else value
+        scale = value
+        if isinstance(value, str):
+            with suppress(ValueError):
+                scale = cls.parse(value)
         if not isinstance(scale, Scale) or scale.a.rule == "absmax":
             raise ValueError(
                 f"scale {value!r}; expected exponents, as '11:18' or 'peaks:3:-7'; without a scale "
