@@ -36,6 +36,7 @@ from winolab.gpu.planner.request import ITEMSIZE, FallbackLaunches, Request, Sum
 
 TILE = Tile(1, 1)
 FEW = 256  # positions of a gradient, whose blocks have few steps
+THIN = 16  # channels up to which wgrad_thin has gradients of 1 × 1
 DENSE = 8  # channels that other kernels' vectors divide
 
 
@@ -141,8 +142,8 @@ class ImplicitGemmPlan(Tiling, BasePlan):
 
 def wanted(problem: Problem, direction: str, precision: str) -> bool:
     """Whether other kernels do not serve it, or not so well. Dense layers of unit stride have
-    others, but in FP32 gradients of few positions and 1 × 1 forward and back; strided layers on
-    FFMA units have direct/ffma.cuh, but gradients."""
+    others, but in FP32 gradients of few positions and 1 × 1; strided layers on FFMA units have
+    direct/ffma.cuh, but gradients."""
     if problem.depthwise:
         return False
     channels = problem.in_channels // problem.groups, problem.out_channels // problem.groups
@@ -151,7 +152,11 @@ def wanted(problem: Problem, direction: str, precision: str) -> bool:
     few = gradient and problem.batch * math.prod(problem.output) <= FEW
     if few and precision in ("fp32", "fp32_split"):
         return True
-    if precision == "fp32_split" and not gradient and pointwise(problem):
+    if (
+        precision == "fp32_split"
+        and pointwise(problem)
+        and not (gradient and min(channels) <= THIN)
+    ):
         return True  # over before FP16 parts have their scale, filter and check, which take 15 µs
     if precision == "fp32":
         return problem.groups > 1 or (gradient and not problem.unit)
