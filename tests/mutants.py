@@ -269,7 +269,7 @@ MUTANTS = [
         ("(lost := loss(first)) > 1", "(lost := loss(first)) > 2"),
         ("most = WORTH * min(lean", "most = min(lean"),
         ("first = min(close, key=_states)", "first = fastest"),
-        ("ratio * math.sqrt(taps / math.prod", "ratio * (taps / math.prod"),
+        ("math.sqrt(filled_up * taps / math.prod", "(filled_up * taps / math.prod"),
     ),
     *_of(
         "winolab/gpu/families/scale.py",
@@ -319,6 +319,32 @@ MUTANTS = [
         "tests/gpu/planner/test_fallback_room.py",
         ("room = p.workspace - found.header", "room = p.workspace"),
         ("self.header + self.fallback.workspace)", "self.fallback.workspace)"),
+    ),
+    *_of(
+        "winolab/gpu/planner/phases/stacked.py",
+        "tests/gpu/planner/phases/test_stacked.py",
+        ("shift, read = low - step * before", "shift, read = low"),
+        ("a.step, a.phases, shift)", "a.step, a.step, shift)"),
+        (
+            "return self._filter_at(b.address) if one and whole and dense else None",
+            "return self._filter_at(b.address) if one and whole else None",
+        ),
+        ("one and whole and dense else", "one and dense else"),
+    ),
+    *_of(
+        "winolab/gpu/codegen/kernels/stack.cuh",
+        "tests/gpu/planner/phases/test_stacked.py",
+        ("return at >= 0 && at < axis.size ? at : -1;", "return at;"),
+        (
+            "return shifted >= 0 && pixel < axis.stacked && phase < axis.phases;",
+            "return shifted >= 0 && pixel < axis.stacked;",
+        ),
+        (
+            "return shifted >= 0 && pixel < axis.stacked && phase < axis.phases;",
+            "return shifted >= 0 && phase < axis.phases;",
+        ),
+        ("last ? p.pitch / LENGTH - behind * of_width : of_width", "of_width"),
+        ("phase_height) * p.width.phases * p.channels;", "phase_height) * p.channels;"),
     ),
     *_of(
         "winolab/ref/arithmetic/elements.py",

@@ -281,7 +281,7 @@ def limits(plan: Any) -> tuple[float, float, float]:
     Of data in [-1, 1), whatever the order of the sums: of K products, each is rounded K times at
     most. The magnitude is M = P_AT Σ (P_G |w|) ∘ (P_BT |x|).
     """
-    p, run = plan.problem, plan.simulated
+    p, run = plan.solved, plan.simulated
     if isinstance(plan, PairPlan):  # sums of positions by a tile or by the other, and both added
         tiles = [part.tile for part in plan.parts]
         least = min(t.r for t in tiles)

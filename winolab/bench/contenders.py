@@ -120,7 +120,7 @@ def unnamed(direction: str, problem: Problem, group: str, device: Device | None 
     maps = whole["x"] and whole["y"]
     return Request(
         problem, direction, device or driver.device(0), None, group,
-        aligned=maps and whole["w"], aligned_maps=maps,
+        aligned=maps and whole["w"], aligned_maps=maps, aligned_outputs=whole["y"],
     )  # fmt: skip
 
 

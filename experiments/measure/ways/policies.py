@@ -136,7 +136,7 @@ PICKED: dict[tuple[str, str], tuple[tuple[str, Direction], ...]] = {
     ("implicit_gemm.fill", SPLIT): (
         ("32x224x224x3>64x7x7s2p3", FORWARD),
         ("32x224x224x3>96x4x4s4", FORWARD),
-        ("1x520x520x3>64x7x7s2p3", FORWARD),
+        ("1x520x520x3>64x7x7s2p3", FILTER),
         ("1x224x224x3>64x7x7s2p3", FILTER),
     ),
     ("implicit_gemm_wgmma.fill", "fp16"): (

@@ -33,6 +33,7 @@ DEPTHWISE = (
 )
 ROOTS = {
     "layout_copy": {},
+    "stack": {},
     "simulated": {},
     "simulated_fp64": {},
     "simulated_tiles": {},

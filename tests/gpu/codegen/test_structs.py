@@ -37,6 +37,7 @@ from winolab.gpu.families.wgrad_im2col import launch as wgrad_im2col
 from winolab.gpu.families.wgrad_thin import launch as wgrad_thin
 from winolab.gpu.families.wgrad_winograd import launch as wgrad_winograd
 from winolab.gpu.params import INT, LONG, POINTER, Layout, Params
+from winolab.gpu.planner.phases import stacked
 from winolab.gpu.runtime import layout_copy
 
 FFMA = gamma_ffma
@@ -132,6 +133,7 @@ STRUCTS = {
     "states": ("StatesParams", "simulated_tiles", [AROUND[STATES]], []),
     "outputs": ("OutputsParams", "simulated_tiles", [AROUND[OUTPUTS]], []),
     "oracle": ("Fp64Params", "simulated_fp64", [AROUND[FP64]], []),
+    "stack": ("StackParams", "stack", [stacked.PARAMS], [("StackAxis", "stack")]),
     "layout copy": ("LayoutCopyParams", "layout_copy", [layout_copy.PARAMS], []),
     "layout finish": ("LayoutFinishParams", "layout_copy", [layout_copy.FINISH_PARAMS], []),
     "epilogue": ("EpilogueParams", "epilogue", [epilogue.PARAMS], []),
@@ -198,6 +200,7 @@ STRUCTS = {
 # Fields that are structs of the same file, by the struct: their own fields lie flat in a layout.
 INNER = {
     "GroupedParams": "^(by_[a-z]+)_",
+    "StackParams": "^(depth|height|width)_",
     "TransformParams": "^(x|dy)_",
     "WgradThinParams": "^(depths|rows|columns)_",
     "PositionsParams": "^(of_width|of_height|of_depth|by_blocks_m)_",
@@ -208,6 +211,7 @@ struct alignas(64) TensorMap {{ char bytes[128]; }};
 struct Header; struct Row; struct Loss; struct float2; struct uint4;
 using EpilogueElement = float; using Element = float; using Number = float;
 using Input = float; using Output = float; using Out = float; using Stored = float;
+using StackElement = float;
 constexpr int ORDERED = {chunks.ORDERED}, STARTS = {chunks.STARTS};
 """
 

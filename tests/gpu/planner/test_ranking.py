@@ -40,9 +40,9 @@ def correlation(alpha: int, r: int, predicted: float = 1.0, taps: int = 3) -> An
     problem = Problem.of((1, 4, 20, 64), (64, 1, taps, 64))
     algorithm = gamma(alpha, alpha - r + 1, r)
     return SimpleNamespace(
-        problem=problem, direction="forward", algorithm=algorithm, tiles=algorithm.tiles,
-        scaling=None, points="best", precision="fp32", simulated="fp32", predicted=predicted,
-        workspace=0, margin=1.0,
+        problem=problem, solved=problem, direction="forward", algorithm=algorithm,
+        tiles=algorithm.tiles, scaling=None, points="best", precision="fp32", simulated="fp32",
+        predicted=predicted, workspace=0, margin=1.0,
     )  # fmt: skip
 
 

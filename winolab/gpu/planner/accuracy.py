@@ -60,17 +60,17 @@ def _proven(plan: Plan) -> float:
     """What no data exceed, relative to K·max|a|·max|b|; infinite of gradients that transform."""
     unit = UNITS[plan.out_dtype] if plan.out_dtype != "float32" else 0.0
     tiles = tuple(t for t in plan.tiles if t.alpha > 1)
-    count = products(plan.problem, plan.direction)
+    count = terms = products(plan.problem, plan.direction)
     if plan.direction == "backward_filter":
         if tiles:
             return math.inf
         # each part of a sum may end in a chunk that is not full, and is added
         depth = count + CHUNK * math.ceil(max((s.count for s in plan.sums), default=1.0))
     else:
-        taps = plan.problem.filter
+        taps, terms = plan.solved.filter, products(plan.solved, plan.direction)
         alone = len(taps) - len(tiles)
         pieces = (-(-wide // t.r) for wide, t in zip(taps[alone:], tiles, strict=True))
-        depth = count // math.prod(taps[alone:]) * math.prod(pieces)
+        depth = terms // math.prod(taps[alone:]) * math.prod(pieces)
     run = arithmetic(plan.simulated)
     scaled = scaling(plan.simulated) if tiles else None
     limit = of_tile(tiles, depth, plan.points, scaled, run, (1.0, 1.0), True) / count
@@ -86,7 +86,7 @@ def predicted_rms(plan: Plan, data: Moments = NORMAL) -> float:
     if plan.direction == "backward_filter":
         return _with_rounding(_gradient(plan, data), written)
     return correlation_rms(
-        plan.problem,
+        plan.solved,
         plan.direction,
         plan.tiles,
         plan.points,

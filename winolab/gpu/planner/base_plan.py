@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from winolab.algorithm import Problem
 from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.codegen.translation_unit import TranslationUnit
 from winolab.gpu.params import Kernels, View
@@ -26,6 +27,10 @@ class TakesFilters(ShowsText):
     @property
     def title(self: Plan) -> str:
         return f"{self.kernel} {self.precision} {self.config}"
+
+    @property
+    def solved(self: Plan) -> Problem:
+        return self.problem
 
     @property
     def checked_correlation(self) -> CheckedCorrelation | None:

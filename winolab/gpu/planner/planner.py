@@ -17,7 +17,8 @@ from winolab.gpu.planner.accuracy import incurred, within
 from winolab.gpu.planner.correlation import TRANSFORMS
 from winolab.gpu.planner.cut.images import of_any_batch
 from winolab.gpu.planner.fallback import FLAGS, with_fallback
-from winolab.gpu.planner.phases import phased
+from winolab.gpu.planner.phases.dilated import phased
+from winolab.gpu.planner.phases.stacked import stacked
 from winolab.gpu.planner.ranking import NEAR, WORTH, least_sure, ordered
 from winolab.gpu.planner.request import PRECISIONS, Plan, Request
 
@@ -83,6 +84,7 @@ def candidates(request: Request, near: bool = False) -> Choice:
     if not alone:
         least = min((p.predicted for p in found), default=0.0)
         found += phased(request, least, candidates)
+        found += stacked(request, least, candidates)
     if not found and not reasons:
         reasons.append(f"no CUDA kernel computes {request.direction} in {request.precision}")
     if found and request.tolerance:

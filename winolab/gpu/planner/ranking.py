@@ -102,16 +102,18 @@ def _worth(plans: list[Plan], data: int) -> tuple[list[Plan], list[Plan]]:
 def loss(p: Plan) -> float:
     """Predicted error of a correlation over that of direct sums in FP32.
 
-    Taps of zeros that fill up pieces are part of what the tiles sum, not of what direct does.
+    Taps of zeros that fill up pieces, or phases, are part of what the tiles sum, not of what direct
+    does.
     """
-    c, tiles = Correlation.of(p.problem, p.direction, unit=False), p.tiles
+    c, tiles = Correlation.of(p.solved, p.direction, unit=False), p.tiles
     alone = len(c.filter) - len(tiles)  # dimensions that are summed directly
     filled = [-(-taps // t.r) for taps, t in zip(c.filter[alone:], tiles, strict=True)]
     sums = math.prod(c.filter[:alone]) * c.channels * math.prod(filled)
     taps = math.prod(n * t.r for n, t in zip(filled, tiles, strict=True))
     nested = tiles[0] if len(tiles) == 1 else tiles
     ratio = error_ratio(nested, p.points, p.simulated, max(1, sums), p.scaling)
-    return ratio * math.sqrt(taps / math.prod(c.filter[alone:]))
+    filled_up = math.prod(p.solved.w_shape) / math.prod(p.problem.w_shape)
+    return ratio * math.sqrt(filled_up * taps / math.prod(c.filter[alone:]))
 
 
 def loses(p: Plan) -> bool:

@@ -66,6 +66,8 @@ class Plan(Launched, Protocol):
     @property
     def problem(self) -> Problem: ...
     @property
+    def solved(self) -> Problem: ...  # what kernels compute: the problem, or one that gives its
+    @property
     def device(self) -> Device: ...
     @property
     def precision(self) -> str:
@@ -162,15 +164,9 @@ class Plan(Launched, Protocol):
         ...
 
     @property
-    def primary(self) -> Plan:
-        """What is tried first, of a plan that falls back; else the plan itself."""
-        ...
-
+    def primary(self) -> Plan: ...  # what is tried first, of a plan that falls back; else itself
     @property
-    def fallback(self) -> Plan | None:
-        """What computes again where results show a flag."""
-        ...
-
+    def fallback(self) -> Plan | None: ...  # what computes again where results show a flag
     @property
     def checked_correlation(self) -> CheckedCorrelation | None:
         """The plan itself, if it is a correlation whose results a fallback can compute again."""
@@ -284,8 +280,9 @@ class Request:
     ``workspace_limit`` is in bytes, ``out_dtype`` is what the result is wanted in, by default the
     operands', ``tolerance`` what a plan may err, in the algorithm's place; ``finished``, that bias,
     residual or activation follow, in a pass behind where a plan's kernels have none; ``planes``,
-    that maps lie channels-first; ``in_phases``, that passes may each have flags (phases.py);
-    ``batch_invariant``, that every batch is to give an image the same bits (cut/images.py).
+    that maps lie channels-first; ``in_phases``, that passes may each have flags (phases);
+    ``batch_invariant``, that every batch is to give an image the same bits (cut/images.py);
+    ``aligned_outputs``, whether y, or dy, allows vector loads (None: as ``aligned``).
     """
 
     problem: Problem
@@ -295,6 +292,7 @@ class Request:
     precision: str = "fp32"
     aligned: bool = field(default=True, kw_only=True)
     aligned_maps: bool | None = field(default=None, kw_only=True)
+    aligned_outputs: bool | None = field(default=None, kw_only=True)
     config: KernelConfig | None = field(default=None, kw_only=True)
     workspace_limit: int | None = field(default=None, kw_only=True)
     out_dtype: str | None = field(default=None, kw_only=True)

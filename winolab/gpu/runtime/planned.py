@@ -224,7 +224,10 @@ def _request_of_arrays(asked: Resolved, out: ArrayLayout) -> Request:
     if not out.aligned(ITEMSIZE[asked.computed]):
         aligned, maps = False, maps and asked.gradient
     finished = asked.finishing is not None
-    return request_of(asked, aligned=aligned, aligned_maps=maps, finished=finished)
+    return request_of(
+        asked, aligned=aligned, aligned_maps=maps, aligned_outputs=_outputs(asked, out),
+        finished=finished,
+    )  # fmt: skip
 
 
 def images_at_once(asked: Resolved) -> tuple[int, ConvOptions]:
@@ -240,6 +243,13 @@ def images_at_once(asked: Resolved) -> tuple[int, ConvOptions]:
         named = {"algorithm": how.algorithm, "precision": how.precision, "config": how.config}
         options = replace(options, **named, tolerance=None)
     return images, options
+
+
+def _outputs(asked: Resolved, out: ArrayLayout) -> bool:
+    """Whether y or dy allows vector loads."""
+    if asked.direction == "forward":
+        return out.aligned(ITEMSIZE[asked.computed])
+    return asked.a.layout.aligned(ITEMSIZE[asked.dtype])
 
 
 def _product_of_planes(request: Request, chosen: Plan, asked: Resolved, out: ArrayLayout) -> Plan:
@@ -271,7 +281,12 @@ def _check_empty(asked: Resolved) -> None:
 
 
 def request_of(
-    asked: Resolved, *, aligned: bool, aligned_maps: bool | None = None, finished: bool = False
+    asked: Resolved,
+    *,
+    aligned: bool,
+    aligned_maps: bool | None = None,
+    aligned_outputs: bool | None = None,
+    finished: bool = False,
 ) -> Request:
     """What the planner is asked; the other arguments are Request's."""
     options = asked.options
@@ -283,6 +298,7 @@ def request_of(
         asked.precision,
         aligned=aligned,
         aligned_maps=aligned_maps,
+        aligned_outputs=aligned_outputs,
         config=options.config,
         workspace_limit=options.workspace_limit,
         out_dtype=asked.computed,

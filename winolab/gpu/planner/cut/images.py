@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from winolab.algorithm import Algorithm, Direct, Gamma, Winograd
 from winolab.gpu.params import MATMUL
+from winolab.gpu.planner.phases.computing import ComputedByAnother
 from winolab.gpu.planner.request import PRECISIONS, Plan, Request
 
 # Batches whose times count alike, and what the host takes at least for a call, in seconds: eight
@@ -82,8 +83,10 @@ def in_one_launch(plan: Plan) -> bool:
     """Whether images of any batch can be computed by its kernels with the bits that each has alone.
 
     Split products that are scaled or checked look at all images, a library's order of sums depends
-    on their number, and of a last round that is cut so does what is in it."""
+    on their number, and of a last round that is cut so does what is in it. Plans in phases have no
+    name."""
     looks = plan.flags or plan.checks_accuracy or plan.fallback
+    looks = looks or isinstance(plan, ComputedByAnother)
     return not looks and len(_parts(plan)) == 1 and MATMUL not in plan.shared()
 
 

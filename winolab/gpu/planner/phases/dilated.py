@@ -11,19 +11,17 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from winolab.algorithm import Problem, Tile, dwm
+from winolab.algorithm import Problem, dwm
 from winolab.arguments.words import plural
-from winolab.device import Device
 from winolab.gpu.codegen.translation_unit import TranslationUnit
 from winolab.gpu.params import Kernels, View, aligned
-from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.cut.images import Choices, algorithm_of
 from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.fallback import PlanWithFallback
+from winolab.gpu.planner.phases.computing import ComputedByAnother
 from winolab.gpu.planner.ranking import WORTH
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Plan, Request
-from winolab.options import KernelConfig
 from winolab.problem import NAMES
 from winolab.ref.algorithms.dwm.parts import Part, parts
 from winolab.ref.arithmetic.split import Scale
@@ -41,7 +39,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class PhasedPlan(BasePlan):
+class PhasedPlan(ComputedByAnother):
     """One call in phases, which one plan's kernels compute one after another."""
 
     direction: str
@@ -49,60 +47,14 @@ class PhasedPlan(BasePlan):
     phases: tuple[Phase, ...]
 
     @property
-    def _first(self) -> Plan:
+    def computing(self) -> Plan:
+        """Any phase's."""
         return self.phases[0].plan
 
     @property
     def kernel(self) -> str:
         """The phases' and how many there are."""
-        return f"{self._first.kernel} in {plural(len(self.phases), 'phase')}"
-
-    @property
-    def device(self) -> Device:
-        return self._first.device
-
-    @property
-    def precision(self) -> str:
-        """Precision of the products."""
-        return self._first.precision
-
-    @property
-    def out_dtype(self) -> str:
-        return self._first.out_dtype
-
-    @property
-    def tiles(self) -> tuple[Tile, ...]:
-        return self._first.tiles
-
-    @property
-    def points(self) -> str:
-        return self._first.points
-
-    @property
-    def scaling(self) -> str | None:
-        return self._first.scaling
-
-    @property
-    def simulated(self) -> str:
-        """What the reference calls the arithmetic."""
-        return self._first.simulated
-
-    @property
-    def split_sums(self) -> tuple[tuple[float, int], ...]:
-        return self._first.split_sums
-
-    @property
-    def checks_accuracy(self) -> bool:
-        """Whether each phase does."""
-        return self._first.checks_accuracy
-
-    @property
-    def accurate(self) -> bool:
-        return self._first.accurate
-
-    @property
-    def config(self) -> KernelConfig:
-        return self._first.config
+        return f"{self.computing.kernel} in {plural(len(self.phases), 'phase')}"
 
     @property
     def predicted(self) -> float:
@@ -111,7 +63,7 @@ class PhasedPlan(BasePlan):
 
     @property
     def prepared_size(self) -> int:
-        return self._first.prepared_size
+        return self.computing.prepared_size
 
     @property
     def beside(self) -> int:
@@ -135,14 +87,14 @@ class PhasedPlan(BasePlan):
 
     def source(self) -> str:
         """Any phase's."""
-        return self._first.source()
+        return self.computing.source()
 
     def translation_units(self) -> tuple[TranslationUnit, ...]:
         """Any phase's."""
-        return self._first.translation_units()
+        return self.computing.translation_units()
 
     def shared(self) -> dict[str, int]:
-        return self._first.shared()
+        return self.computing.shared()
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
@@ -158,7 +110,7 @@ class PhasedPlan(BasePlan):
 
     def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
         """Transform the filter, which all phases have."""
-        self._first.prepare(kernels, b, prepared, index)
+        self.computing.prepare(kernels, b, prepared, index)
 
     def run(
         self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
@@ -178,7 +130,7 @@ class PhasedPlan(BasePlan):
             [
                 p.told(self.direction),
                 f"{plural(len(self.phases), 'phase')} without dilation; one of them:",
-                str(self._first),
+                str(self.computing),
                 f"all phases {self.workspace} B workspace, predicted {sum(sizes) * 1e6:.1f} µs",
             ]
         )

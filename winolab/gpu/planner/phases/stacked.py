@@ -1,0 +1,368 @@
+"""Strided correlations whose phases are channels: one of unit stride, as transforms run.
+
+A stride of s along a dimension makes s phases of x and of the filter, of which a phase of x meets
+one of the filter; DWM adds up what they give. Stacked as channels they are one sum: y is the
+correlation of a map of a pixel for s, which has s times the channels, with ⌈r / s⌉ taps; a filter
+that is no whole phases long is filled up with zeros. Backward data gives the smaller map's
+gradient, which a copy takes apart. Zeros meet pixels of x that the filter does not: where one is
+infinite or NaN, so is the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from winolab.algorithm import Problem
+from winolab.arguments.epilogue import Epilogue
+from winolab.arguments.words import plural
+from winolab.device import Device
+from winolab.gpu.codegen.emit import unit
+from winolab.gpu.codegen.structs import layout
+from winolab.gpu.codegen.translation_unit import TranslationUnit
+from winolab.gpu.params import MOST, VECTOR, Kernels, View, aligned, in_order
+from winolab.gpu.planner.correlation import CORRELATIONS, three
+from winolab.gpu.planner.cut.images import Choices
+from winolab.gpu.planner.device_model import MODEL
+from winolab.gpu.planner.phases.computing import ComputedByAnother
+from winolab.gpu.planner.rates import copying
+from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Plan, Request
+from winolab.ref.arithmetic.split import Scale
+
+WORTH = 0.9  # times the least predicted time of others, at most
+STACK, UNSTACK = "winolab_stack", "winolab_unstack"
+PARAMS = layout("StackParams", "stack")
+THREADS, EACH = 256, 4  # of a block, and elements or vectors of a thread
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A dimension: taps ``r`` are ``taps`` for each of ``phases``; pixel i of phase q of the
+    smaller map, of ``stacked`` pixels, is x's pixel ``step`` i + q − ``shift``; ``padding`` before
+    and behind it."""
+
+    step: int
+    phases: int
+    shift: int
+    stacked: int
+    taps: int
+    padding: tuple[int, int]
+
+    @classmethod
+    def of(cls, size: int, r: int, step: int, low: int, outputs: int) -> Axis:
+        """The dimension by x's size, taps, stride, padding before, and outputs. Whole pixels of
+        padding stay padding; what is cut of x is not there, nor what is behind all taps.
+
+        >>> Axis.of(224, 7, 2, 3, 112)
+        Axis(step=2, phases=2, shift=1, stacked=113, taps=4, padding=(1, 1))
+        """
+        before, taps = max(0, low // step), -(-r // step)
+        shift, read = low - step * before, outputs - 1 + taps - before
+        stacked = max(0, min(-(-(size + shift) // step), read))
+        return cls(step, min(step, r), shift, stacked, taps, (before, read - stacked))
+
+
+def axes(p: Problem) -> tuple[Axis, ...]:
+    """A problem's dimensions."""
+    low = (ends[0] for ends in p.padding)
+    each = zip(p.input, p.filter, p.stride, low, p.output, strict=True)
+    return tuple(Axis.of(*sizes) for sizes in each)
+
+
+def stacked_problem(p: Problem, itemsize: int) -> Problem | None:
+    """The correlation of unit stride, whose channels are filled up to whole vectors of elements of
+    so many bytes; None where its map would have no pixel."""
+    every = axes(p)
+    if any(axis.stacked < 1 for axis in every):
+        return None
+    channels, vector = p.in_channels * math.prod(a.phases for a in every), VECTOR // itemsize
+    return replace(
+        p,
+        in_channels=-(-channels // vector) * vector,
+        input=tuple(axis.stacked for axis in every),
+        filter=tuple(axis.taps for axis in every),
+        padding=tuple(axis.padding for axis in every),
+        stride=(1,) * p.ndim,
+    )
+
+
+@dataclass(frozen=True)
+class StackUnit:
+    """The kernels that stack and take apart, of elements of so many bytes."""
+
+    itemsize: int
+
+    title = "phases as channels"
+
+    def source(self) -> str:
+        """The translation unit."""
+        return unit(self.title, {"STACK_SIZE": self.itemsize}, {}, ("stack",))
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        return dict.fromkeys((STACK, UNSTACK), 0)
+
+
+@dataclass(frozen=True)
+class StackedPlan(ComputedByAnother):
+    """One call whose ``stacked`` problem another plan computes, between copies."""
+
+    direction: str
+    problem: Problem
+    stacked: Plan
+
+    @property
+    def computing(self) -> Plan:
+        """The plan of the stacked problem."""
+        return self.stacked
+
+    @property
+    def kernel(self) -> str:
+        """The plan's, and how many phases it has for channels."""
+        return f"{self.stacked.kernel} on {plural(self._phases, 'phase')}"
+
+    @property
+    def solved(self) -> Problem:
+        """The problem that kernels compute."""
+        return self.stacked.solved
+
+    @property
+    def predicted(self) -> float:
+        """Seconds, copies included."""
+        return self.stacked.predicted + _copies(self.problem, self.stacked.problem, self._size,
+                                                self.direction, self.device)  # fmt: skip
+
+    @property
+    def prepared_size(self) -> int:
+        """Bytes of the transformed filter, and of the stacked one behind it."""
+        return aligned(self.stacked.prepared_size) + self._filter
+
+    @property
+    def beside(self) -> int:
+        """Bytes: the plan's, and behind them the smaller map."""
+        return self._beside + self._map
+
+    @property
+    def workspace(self) -> int:
+        """Bytes: the plan's, the smaller map and the stacked filter."""
+        whole = aligned(self.stacked.workspace) + aligned(self._map) + self._filter
+        return max(whole, aligned(self.beside) + self.prepared_size)
+
+    @property
+    def _beside(self) -> int:
+        p = self.stacked
+        return aligned(p.beside if p.prepared_size else p.workspace)
+
+    @property
+    def _forward(self) -> bool:
+        return self.direction == "forward"
+
+    @property
+    def _size(self) -> int:
+        return ITEMSIZE[DTYPES[self.precision]]
+
+    @property
+    def _map(self) -> int:
+        size = self._size if self._forward else ITEMSIZE[self.out_dtype]
+        return size * math.prod(self.stacked.problem.x_shape)
+
+    @property
+    def _filter(self) -> int:
+        return self._size * math.prod(self.stacked.problem.w_shape)
+
+    @property
+    def _phases(self) -> int:
+        return math.prod(axis.phases for axis in self._axes)
+
+    @cached_property
+    def _axes(self) -> tuple[Axis, ...]:
+        return axes(self.problem)
+
+    @cached_property
+    def _unit(self) -> StackUnit:
+        return StackUnit(self._size)
+
+    def scaled(self, scale: Scale | None) -> StackedPlan:
+        """The plan with the caller's scale where its products are split."""
+        return replace(self, stacked=self.stacked.scaled(scale)) if scale else self
+
+    def with_epilogue(self, epilogue: Epilogue) -> StackedPlan | None:
+        """The plan whose kernels apply it as they store y; None where they cannot."""
+        found = self.stacked.with_epilogue(epilogue) if self._forward else None
+        return replace(self, stacked=found) if found else None
+
+    def source(self) -> str:
+        """The plan's and the copies' in one."""
+        copies = self._unit.source()
+        return f"{self.stacked.source()}\nnamespace phases {{\n{copies}\n}}  // namespace phases"
+
+    def translation_units(self) -> tuple[TranslationUnit, ...]:
+        """The plan's, and the copies', which other plans have, too."""
+        return *self.stacked.translation_units(), self._unit
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        return self.stacked.shared() | self._unit.shared()
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all on the current stream."""
+        place = workspace + aligned(self.stacked.workspace)
+        w = self._as_it_is(b)
+        if not w:
+            w = self._stack_filter(kernels, b, place + aligned(self._map))
+        self._between(
+            kernels, a, out, place,
+            lambda x, y: self.stacked.launch(kernels, x, w, y, workspace, index),
+        )  # fmt: skip
+
+    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
+        """Stack the filter, and transform it where the plan does."""
+        w = self._stack_filter(kernels, b, prepared + aligned(self.stacked.prepared_size))
+        if self.stacked.prepared_size:
+            self.stacked.prepare(kernels, w, prepared, index)
+
+    def run(
+        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
+    ) -> None:
+        """As ``launch``, with what ``prepare`` made."""
+        p = self.stacked
+
+        def compute(x: View, y: View) -> None:
+            if p.prepared_size:
+                p.run(kernels, x, prepared, y, workspace, index)
+            else:
+                p.launch(kernels, x, self._filter_at(prepared), y, workspace, index)
+
+        self._between(kernels, a, out, workspace + self._beside, compute)
+
+    def _between(
+        self,
+        kernels: Kernels,
+        a: View,
+        out: View,
+        place: int,
+        compute: Callable[[View, View], None],
+    ) -> None:
+        """Compute on the smaller map at that address, stacked before or taken apart behind."""
+        p, unit_problem = self.problem, self.stacked.problem
+        near = View(place, _dense(unit_problem.input, unit_problem.in_channels))
+        if self._forward:
+            self._copy(kernels[STACK], a, near, p.batch, p.input, 1)
+            compute(near, out)
+        else:
+            compute(a, near)
+            self._copy(kernels[UNSTACK], out, near, p.batch, p.input, 1)
+
+    def _stack_filter(self, kernels: Kernels, b: View, place: int) -> View:
+        whole = self._filter_at(place)
+        self._copy(kernels[STACK], b, whole, self.problem.out_channels, None, b.strides[4])
+        return whole
+
+    def _filter_at(self, address: int) -> View:
+        p = self.stacked.problem
+        return View(address, (*_dense(p.filter, p.in_channels), 1))
+
+    def _as_it_is(self, b: View) -> View | None:
+        """The filter, where its taps already lie as the phases of one tap do."""
+        p, unit_problem = self.problem, self.stacked.problem
+        sizes = p.out_channels, *three(p.filter, 1), p.in_channels
+        dense = in_order(sizes, b.strides, 1) and b.in_vectors(VECTOR, (), self._size)
+        whole = unit_problem.in_channels == self._phases * p.in_channels
+        one = max(unit_problem.filter) == 1
+        return self._filter_at(b.address) if one and whole and dense else None
+
+    def _copy(
+        self, kernel: Callable[..., None], whole: View, near: View, count: int,
+        sizes: tuple[int, ...] | None, channel: int,
+    ) -> None:  # fmt: skip
+        """Launch a copy between a map, or where it has no ``sizes`` the filter, and the smaller
+        one; ``count``: of images, or of output channels."""
+        p, c = self.problem, self.problem.in_channels
+        pitch, is_filter = self.stacked.problem.in_channels, sizes is None
+        ends = [(n, a.taps, 0) if is_filter else (n, a.stacked, a.shift)
+                for n, a in zip(sizes or p.filter, self._axes, strict=True)]  # fmt: skip
+        given = [(size, few, a.step, a.phases, shift)
+                 for (size, few, shift), a in zip(ends, self._axes, strict=True)]  # fmt: skip
+        filled = [(1, 1, 1, 1, 0)] * (3 - p.ndim) + given
+        every = [(s, *axis) for s, axis in zip(whole.strides[1:4], filled, strict=True)]
+        back = not is_filter and not self._forward
+        size = ITEMSIZE[self.out_dtype] if back else self._size
+        counts = count, *(n for _, n, *_ in every)
+        moved = [s for s, n in zip(whole.strides, counts, strict=False) if n > 1]
+        vector = VECTOR // size
+        wide = not (c % vector or pitch != self._phases * c) and channel == 1
+        wide = wide and whole.in_vectors(VECTOR, moved, size)
+        (_, depth, d, _, deep, _), (_, height, h, _, high, _), (_, width, w, _, along, _) = every
+        rows = count * (depth * height if back else d * deep * h * high)
+        longest = width * c if back else w * (pitch - (deep * high - 1) * along * c)
+        parts = -(-longest // ((vector if wide else 1) * THREADS * EACH))
+        params = PARAMS.pack(whole.address, near.address, whole.strides[0], channel, c, pitch,
+                             parts, int(wide), *(n for axis in every for n in axis))  # fmt: skip
+        kernel((rows * parts, 1, 1), THREADS, params)
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                self.problem.told(self.direction),
+                f"{plural(self._phases, 'phase')} of the stride as channels:",
+                str(self.stacked),
+                f"with copies {self.workspace} B workspace, predicted "
+                f"{self.predicted * 1e6:.1f} µs",
+            ]
+        )
+
+
+def _dense(sizes: tuple[int, ...], pitch: int) -> tuple[int, ...]:
+    """Strides of a dense map, or of a filter but for its channels."""
+    return tuple(pitch * math.prod(three(sizes, 1)[i:]) for i in range(4))
+
+
+def _copies(p: Problem, near: Problem, size: int, direction: str, device: Device) -> float:
+    """Seconds of the copies of x or dx, and of the filter where one is filled up."""
+    whole, few = math.prod(p.x_shape), math.prod(near.x_shape)
+    moved = few + (min(whole, few) if direction == "forward" else whole)
+    seconds = MODEL.device.launch + copying(device, size * moved)
+    if max(near.filter) > 1 or math.prod(near.w_shape) != math.prod(p.w_shape):
+        filters = math.prod(p.w_shape) + math.prod(near.w_shape)
+        seconds += MODEL.device.launch + copying(device, size * filters)
+    return seconds
+
+
+def stacked(
+    request: Request, least: float, candidates: Callable[[Request, bool], Choices]
+) -> Iterator[StackedPlan]:
+    """Plans on phases, a kernel's first, where they are predicted to be WORTH it beside plans that
+    take ``least`` seconds, of a request that leaves the algorithm to the planner, whose
+    ``candidates`` are."""
+    p, direction = request.problem, request.direction
+    free = request.in_phases and not (request.algorithm or request.config)
+    if not free or direction not in CORRELATIONS or max(p.stride) == 1 or p.empty:
+        return
+    size = ITEMSIZE[request.dtype]
+    same = direction == "forward" or request.stored == request.dtype
+    near = stacked_problem(p, size) if max(p.dilation) == p.groups == 1 and same else None
+    if not near or max(math.prod(v) for v in (p.x_shape, near.x_shape, near.w_shape)) > MOST:
+        return
+    if _copies(p, near, size, direction, request.device) >= WORTH * least:
+        return
+    limit = request.workspace_limit
+    if limit is not None:
+        limit -= aligned(size * math.prod(near.x_shape)) + size * math.prod(near.w_shape)
+        if limit < 0:
+            return
+    ends = request.aligned_outputs
+    asked = replace(
+        request, problem=near, tolerance=None, aligned=request.aligned if ends is None else ends,
+        aligned_maps=None, workspace_limit=limit, planes=False,
+    )  # fmt: skip
+    try:
+        plans = candidates(asked, True).plans
+    except ValueError:
+        return  # none counts so far
+    first = {q.kernel: q for q in reversed(plans) if not (q.regular_rows or q.plane_step)}
+    made = (StackedPlan(direction, p, q) for q in plans if first.get(q.kernel) is q)
+    yield from (q for q in made if q.predicted <= WORTH * least)
