@@ -35,7 +35,8 @@ from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.request import ITEMSIZE, FallbackLaunches, Request, Sum
 
 TILE = Tile(1, 1)
-FEW = 256  # positions of a gradient, whose blocks have few steps
+# Positions of results, or of a gradient's sum: blocks are few, whose sum is cut, or have few steps.
+FEW, LONG = 300, 800  # and elements of a sum that is worth cutting
 THIN = 16  # channels up to which wgrad_thin has gradients of 1 × 1
 DENSE = 8  # channels that other kernels' vectors divide
 
@@ -142,15 +143,19 @@ class ImplicitGemmPlan(Tiling, BasePlan):
 
 def wanted(problem: Problem, direction: str, precision: str) -> bool:
     """Whether other kernels do not serve it, or not so well. Dense layers of unit stride have
-    others, but in FP32 gradients of few positions and 1 × 1; strided layers on FFMA units have
-    direct/ffma.cuh, but gradients."""
+    others, but in FP32 what has few results, or gradients few positions, and 1 × 1; strided layers
+    on FFMA units have direct/ffma.cuh, but gradients."""
     if problem.depthwise:
         return False
     channels = problem.in_channels // problem.groups, problem.out_channels // problem.groups
     thin = any(n % DENSE for n in channels)
     gradient = direction == "backward_filter"
-    few = gradient and problem.batch * math.prod(problem.output) <= FEW
-    if few and precision in ("fp32", "fp32_split"):
+    sizes = problem.input if direction == "backward_data" else problem.output
+    few = problem.batch * math.prod(sizes) <= FEW
+    summed = channels[direction == "backward_data"] * math.prod(problem.filter)
+    if few and gradient and precision in ("fp32", "fp32_split"):
+        return True
+    if few and summed >= LONG and precision == "fp32_split":
         return True
     if (
         precision == "fp32_split"
