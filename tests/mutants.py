@@ -321,8 +321,8 @@ MUTANTS = [
         ("self.header + self.fallback.workspace)", "self.fallback.workspace)"),
     ),
     *_of(
-        "winolab/gpu/planner/phases/stacked.py",
-        "tests/gpu/planner/phases/test_stacked.py",
+        "winolab/gpu/planner/recast/stacked.py",
+        "tests/gpu/planner/recast/test_stacked.py",
         ("shift, read = low - step * before", "shift, read = low"),
         ("a.step, a.phases, shift)", "a.step, a.step, shift)"),
         (
@@ -333,7 +333,7 @@ MUTANTS = [
     ),
     *_of(
         "winolab/gpu/codegen/kernels/stack.cuh",
-        "tests/gpu/planner/phases/test_stacked.py",
+        "tests/gpu/planner/recast/test_stacked.py",
         ("return at >= 0 && at < axis.size ? at : -1;", "return at;"),
         (
             "return shifted >= 0 && pixel < axis.stacked && phase < axis.phases;",

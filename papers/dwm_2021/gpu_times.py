@@ -42,8 +42,8 @@ from winolab.cli import bench
 from winolab.cli.environment import cores
 from winolab.device import Device
 from winolab.gpu import driver
-from winolab.gpu.planner.cut.pieces import planned
 from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.recast.pieces import planned
 from winolab.gpu.planner.request import DTYPES, Plan, Request
 from winolab.gpu.runtime.arrays import Described
 from winolab.gpu.warm import calls_units

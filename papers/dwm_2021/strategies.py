@@ -18,8 +18,8 @@ from experiments.harness.tables import Cell, Table, one, select
 from experiments.harness.verdicts import Verdict
 from winolab.algorithm import Algorithm, Direct, Dwm, Gamma, Problem, Tile, Winograd, dwm
 from winolab.device import H100
-from winolab.gpu.planner.cut.pieces import plan_of
 from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.recast.pieces import plan_of
 from winolab.gpu.planner.request import Plan, Request
 from winolab.ref.algorithms.dwm.parts import Part, parts
 

@@ -40,9 +40,9 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.arguments.epilogue import Epilogue
 from winolab.device import datasheet
 from winolab.gpu.params import MATMUL
-from winolab.gpu.planner.cut import images as cut
-from winolab.gpu.planner.cut.pieces import planned
 from winolab.gpu.planner.planner import candidates, plan
+from winolab.gpu.planner.recast import images as cut
+from winolab.gpu.planner.recast.pieces import planned
 from winolab.gpu.planner.request import DTYPES, PRECISIONS, Plan, Request
 from winolab.problem import shapes
 from winolab.ref.algorithms import convolution

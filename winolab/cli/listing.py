@@ -15,8 +15,8 @@ from winolab.cli import process
 from winolab.cli.screen import fitted
 from winolab.cli.screen.render import AsJson, document
 from winolab.device import DATASHEETS, H100, Device
-from winolab.gpu.planner.cut.pieces import planned
 from winolab.gpu.planner.planner import candidates
+from winolab.gpu.planner.recast.pieces import planned
 from winolab.gpu.planner.request import DIRECTIONS, Request
 from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.kinds.registry import ENGINES

@@ -162,8 +162,8 @@ def _on_gpu(
     problem: Problem, direction: str, how: ConvOptions, gpu: Device
 ) -> tuple[str, float, float]:
     from winolab.gpu.planner.accuracy import predicted_rms
-    from winolab.gpu.planner.cut.images import images_at_once, of_images
     from winolab.gpu.planner.planner import plan
+    from winolab.gpu.planner.recast.images import images_at_once, of_images
     from winolab.gpu.planner.request import Request
 
     problem = nonempty(problem)

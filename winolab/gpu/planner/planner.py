@@ -15,11 +15,11 @@ from winolab.arguments.tolerance import USUAL_TOLERANCE
 from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.planner.accuracy import incurred, within
 from winolab.gpu.planner.correlation import TRANSFORMS
-from winolab.gpu.planner.cut.images import of_any_batch
 from winolab.gpu.planner.fallback import FLAGS, with_fallback
-from winolab.gpu.planner.phases.dilated import phased
-from winolab.gpu.planner.phases.stacked import stacked
 from winolab.gpu.planner.ranking import NEAR, WORTH, least_sure, ordered
+from winolab.gpu.planner.recast.dilated import phased
+from winolab.gpu.planner.recast.images import of_any_batch
+from winolab.gpu.planner.recast.stacked import stacked
 from winolab.gpu.planner.request import PRECISIONS, Plan, Request
 
 # Without a limit, filter gradients take at most so much of x, w and y as workspace, by their dtype,
@@ -59,8 +59,8 @@ def candidates(request: Request, near: bool = False) -> Choice:
         request.algorithm.check_direction(request.direction)
     if request.algorithm and request.algorithm.in_pieces:
         raise ValueError(
-            f"{request.algorithm} runs on a GPU in pieces, each with a plan of its own: "
-            "winolab.decomposition shows them, winolab.gpu.planner.cut.pieces.planned has the plans"
+            f"{request.algorithm} runs on a GPU in pieces, each with a plan of its own: winolab."
+            "decomposition shows them, winolab.gpu.planner.recast.pieces.planned has the plans"
         )
     alone = any(family.alone(request) for family in FAMILIES)
     found: list[Plan] = []

@@ -280,8 +280,8 @@ class Request:
     ``workspace_limit`` is in bytes, ``out_dtype`` is what the result is wanted in, by default the
     operands', ``tolerance`` what a plan may err, in the algorithm's place; ``finished``, that bias,
     residual or activation follow, in a pass behind where a plan's kernels have none; ``planes``,
-    that maps lie channels-first; ``in_phases``, that passes may each have flags (phases);
-    ``batch_invariant``, that every batch is to give an image the same bits (cut/images.py);
+    that maps lie channels-first; ``in_phases``, that passes may each have flags (recast);
+    ``batch_invariant``, that every batch is to give an image the same bits (recast/images.py);
     ``aligned_outputs``, whether y, or dy, allows vector loads (None: as ``aligned``).
     """
 

@@ -112,7 +112,7 @@ def _in_pieces(
 
 def _summed(asked: Resolved, library: Library, a: Any, b: Any) -> Any:
     """The sum of the pieces in their order."""
-    from winolab.gpu.planner.cut.pieces import (
+    from winolab.gpu.planner.recast.pieces import (
         planned,  # the planner, which other calls may not need
     )
 

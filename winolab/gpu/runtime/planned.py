@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from winolab.gpu.params import Finish, aligned
-from winolab.gpu.planner.cut import images as cut
+from winolab.gpu.planner.recast import images as cut
 from winolab.gpu.planner.request import ITEMSIZE, Plan, Request
 from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.cache.plans import planned

@@ -16,11 +16,11 @@ from winolab.arguments.words import plural
 from winolab.gpu.codegen.translation_unit import TranslationUnit
 from winolab.gpu.params import Kernels, View, aligned
 from winolab.gpu.planner.correlation import CORRELATIONS
-from winolab.gpu.planner.cut.images import Choices, algorithm_of
 from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.fallback import PlanWithFallback
-from winolab.gpu.planner.phases.computing import ComputedByAnother
 from winolab.gpu.planner.ranking import WORTH
+from winolab.gpu.planner.recast.computing import ComputedByAnother
+from winolab.gpu.planner.recast.images import Choices, algorithm_of
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Plan, Request
 from winolab.problem import NAMES
 from winolab.ref.algorithms.dwm.parts import Part, parts

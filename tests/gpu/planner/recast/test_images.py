@@ -12,14 +12,14 @@ from tests.gpu.families.depthwise.cases import on_gpu, operands
 from winolab.algorithm import Direct, Problem, parse_algorithm
 from winolab.arguments.variants import CUBLASLT
 from winolab.device import H100, datasheet
-from winolab.gpu.planner.cut.images import (
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.recast.images import (
     BATCHES,
     images_at_once,
     in_one_launch,
     of_images,
     order,
 )
-from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Plan, Request
 
 H200 = datasheet("h200")

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from winolab.algorithm import Algorithm, Direct, Gamma, Winograd
 from winolab.gpu.params import MATMUL
-from winolab.gpu.planner.phases.computing import ComputedByAnother
+from winolab.gpu.planner.recast.computing import ComputedByAnother
 from winolab.gpu.planner.request import PRECISIONS, Plan, Request
 
 # Batches whose times count alike, and what the host takes at least for a call, in seconds: eight

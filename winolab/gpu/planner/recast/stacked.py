@@ -24,10 +24,10 @@ from winolab.gpu.codegen.structs import layout
 from winolab.gpu.codegen.translation_unit import TranslationUnit
 from winolab.gpu.params import MOST, VECTOR, Kernels, View, aligned, in_order
 from winolab.gpu.planner.correlation import CORRELATIONS, three
-from winolab.gpu.planner.cut.images import Choices
 from winolab.gpu.planner.device_model import MODEL
-from winolab.gpu.planner.phases.computing import ComputedByAnother
 from winolab.gpu.planner.rates import copying
+from winolab.gpu.planner.recast.computing import ComputedByAnother
+from winolab.gpu.planner.recast.images import Choices
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Plan, Request
 from winolab.ref.arithmetic.split import Scale
 

@@ -20,9 +20,9 @@ from tests.gpu.support.pretended import Array
 from winolab.algorithm import Direct, Problem
 from winolab.device import H100, datasheet
 from winolab.gpu.planner.accuracy import incurred, predicted_rms
-from winolab.gpu.planner.cut.images import images_at_once, in_one_launch
-from winolab.gpu.planner.phases.stacked import StackedPlan, axes, stacked, stacked_problem
 from winolab.gpu.planner.planner import Choice, candidates, plan
+from winolab.gpu.planner.recast.images import images_at_once, in_one_launch
+from winolab.gpu.planner.recast.stacked import StackedPlan, axes, stacked, stacked_problem
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import planned as runtime
 from winolab.gpu.runtime.array_layout import ArrayLayout, dense

@@ -11,7 +11,7 @@ import winolab
 from tests.gpu.support.pretended import Array
 from winolab.algorithm import dwm, parse_algorithm
 from winolab.device import H100
-from winolab.gpu.planner.cut.pieces import planned
+from winolab.gpu.planner.recast.pieces import planned
 from winolab.gpu.planner.request import Request
 from winolab.problem import Problem
 

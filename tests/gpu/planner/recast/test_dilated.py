@@ -16,8 +16,8 @@ from tests.gpu.families.depthwise.cases import on_gpu, operands
 from tests.gpu.support.pretended import Array
 from winolab.algorithm import Direct, Problem
 from winolab.device import H100, datasheet
-from winolab.gpu.planner.phases.dilated import PhasedPlan, phased
 from winolab.gpu.planner.planner import Choice, candidates, plan
+from winolab.gpu.planner.recast.dilated import PhasedPlan, phased
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import planned as runtime
 from winolab.gpu.runtime.array_layout import dense

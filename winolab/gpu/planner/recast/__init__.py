@@ -1,0 +1,1 @@
+"""Problems computed as others: in phases, in pieces, image by image, with dimensions exchanged."""
