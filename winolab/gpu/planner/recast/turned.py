@@ -1,0 +1,165 @@
+"""Filters of one tap along the last dimension, along which tiles lie, and of more along another:
+both change places, so that N × 1 is computed as 1 × N.
+
+Kernels read maps by their strides: nothing is copied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from winolab.algorithm import Problem
+from winolab.arguments.epilogue import Epilogue
+from winolab.gpu.codegen.translation_unit import TranslationUnit
+from winolab.gpu.params import MOST, Kernels, View
+from winolab.gpu.planner.ranking import WORTH
+from winolab.gpu.planner.recast.computing import ComputedByAnother
+from winolab.gpu.planner.recast.images import Choices
+from winolab.gpu.planner.request import Plan, Request, Sum
+from winolab.ref.arithmetic.split import Scale
+
+T = TypeVar("T")
+NAMES = {-3: "depth", -2: "height"}
+
+
+@dataclass(frozen=True)
+class TurnedPlan(ComputedByAnother):
+    """One call whose last dimension changes places with the one ``along`` which tiles lie then."""
+
+    direction: str
+    problem: Problem
+    along: int  # of the spatial dimensions: -2 or -3
+    turned: Plan
+
+    @property
+    def computing(self) -> Plan:
+        """The plan of the turned problem."""
+        return self.turned
+
+    @property
+    def kernel(self) -> str:
+        """The plan's, and along what its tiles lie."""
+        return f"{self.turned.kernel} along the {NAMES[self.along]}"
+
+    @property
+    def solved(self) -> Problem:
+        """The problem that kernels compute."""
+        return self.turned.solved
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        return self.turned.sums
+
+    @property
+    def predicted(self) -> float:
+        return self.turned.predicted
+
+    @property
+    def workspace(self) -> int:
+        return self.turned.workspace
+
+    @property
+    def prepared_size(self) -> int:
+        return self.turned.prepared_size
+
+    @property
+    def beside(self) -> int:
+        return self.turned.beside
+
+    @property
+    def reads_filters_in_place(self) -> bool:
+        return self.turned.reads_filters_in_place
+
+    def scaled(self, scale: Scale | None) -> TurnedPlan:
+        """The plan with the caller's scale where its products are split."""
+        return replace(self, turned=self.turned.scaled(scale)) if scale else self
+
+    def with_epilogue(self, epilogue: Epilogue) -> TurnedPlan | None:
+        """The plan whose kernels apply it as they store y; None where they cannot."""
+        found = self.turned.with_epilogue(epilogue)
+        return replace(self, turned=found) if found else None
+
+    def source(self) -> str:
+        """The plan's."""
+        return self.turned.source()
+
+    def translation_units(self) -> tuple[TranslationUnit, ...]:
+        """The plan's."""
+        return self.turned.translation_units()
+
+    def shared(self) -> dict[str, int]:
+        return self.turned.shared()
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        a, b, out = (self._seen(view) for view in (a, b, out))
+        self.turned.launch(kernels, a, b, out, workspace, index)
+
+    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
+        """Transform the filter."""
+        self.turned.prepare(kernels, self._seen(b), prepared, index)
+
+    def run(
+        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
+    ) -> None:
+        """As ``launch``, with the filter transformed."""
+        a, out = self._seen(a), self._seen(out)
+        self.turned.run(kernels, a, prepared, out, workspace, index)
+
+    def _seen(self, view: View) -> View:
+        """The view as kernels see it; before its three dimensions is the stride of images, or of
+        output channels, behind those of a filter that of channels."""
+        first, *sides = view.strides[:4]
+        return replace(view, strides=(first, *_turned(sides, self.along), *view.strides[4:]))
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                self.problem.told(self.direction),
+                f"the width and the {NAMES[self.along]} in each other's place:",
+                str(self.turned),
+            ]
+        )
+
+
+def turned(
+    request: Request, near: bool, least: float, candidates: Callable[[Request, bool], Choices]
+) -> Iterator[TurnedPlan]:
+    """Plans where they are predicted to be WORTH it beside others that take ``least`` seconds, of a
+    request that leaves the algorithm to the planner, whose ``candidates`` are; none of a filter
+    that has several taps along the last dimension."""
+    p = request.problem
+    along = next((d for d in range(-2, -p.ndim - 1, -1) if p.filter[d] > 1), 0)
+    named = request.algorithm or request.config or request.planes
+    if named or not along or p.filter[-1] > 1 or not p.unit:
+        return
+    if max(p.in_channels, p.out_channels) * math.prod(p.input[along + 1 :]) > MOST:
+        return  # kernels count from pixel to pixel in 32 bits
+    with suppress(ValueError):  # no plan keeps to the tolerance
+        for plan in candidates(replace(request, problem=turned_problem(p, along)), near).plans:
+            in_rows = plan.regular_rows or plan.plane_step
+            flags = plan.flags and not request.in_phases
+            if plan.predicted <= WORTH * least and not in_rows and not flags:
+                yield TurnedPlan(request.direction, p, along, plan)
+
+
+def turned_problem(p: Problem, along: int) -> Problem:
+    """The problem whose last dimension changes places with that one."""
+    return replace(
+        p,
+        input=_turned(p.input, along),
+        filter=_turned(p.filter, along),
+        padding=_turned(p.padding, along),
+    )
+
+
+def _turned(values: Sequence[T], along: int) -> tuple[T, ...]:
+    found = list(values)
+    found[along], found[-1] = found[-1], found[along]
+    return tuple(found)
