@@ -94,7 +94,8 @@ def conv_forward(
     their image, but in INT8 and FP8, whose scales images share, and spread within a tile: one
     element of a map of 11 × 11 reaches 9 outputs of a 3 × 3 filter, and as many by F(2×2,3×3), 18
     by Γ8(6,3), all 81 by fft:16. On a GPU they reach neighbouring groups of few channels where a
-    kernel multiplies several groups at once.
+    kernel multiplies several groups at once, and of strided layers whose phases are channels also
+    outputs whose windows would have them if the filter were whole strides long.
 
     ``bias``, one number an output channel, ``residual``, an array of y's shape that lies anywhere,
     and ``activation``, "relu", "silu" or "leaky_relu" ("leaky_relu:0.2" with a slope, else 0.01),

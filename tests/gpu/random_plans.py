@@ -210,6 +210,12 @@ def reached(problem: Problem, p: Plan, at: tuple[int, ...]) -> np.ndarray:
     gradient = p.direction == "backward_filter"
     several = p.precision != "fp32" or getattr(p, "merged", 1) > 1
     merged = problem.groups > 1 and several and not gradient
+    if p.solved.stride != problem.stride:  # phases as channels: taps of zeros fill the filter up
+        taps = tuple(-(-r // s) * s for r, s in zip(problem.filter, problem.stride, strict=True))
+        more = [(lo, hi + t - r) for (lo, hi), t, r in zip(problem.padding, taps, problem.filter,
+                                                           strict=True)]  # fmt: skip
+        problem = replace(problem, filter=taps, padding=tuple(more))
+        first, second, out = shapes(p.direction, problem)
     if not merged and not gradient and all(t.alpha == 1 for t in p.tiles):
         mark = np.zeros(first)
         mark[at] = 1

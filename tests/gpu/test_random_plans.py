@@ -14,8 +14,10 @@ from tests.gpu import hosted, random_plans
 from tests.gpu.every_kernel import views
 from tests.gpu.random_plans import Wrong, another, drawn, main, plans, reached, run
 from tests.gpu.support.host_compiler import HostError
+from winolab.algorithm import Direct
 from winolab.device import H100
-from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.planner import candidates, plan
+from winolab.gpu.planner.recast.stacked import stacked
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.problem import Problem
@@ -133,6 +135,25 @@ def test_what_lies_between_elements_is_guarded() -> None:
     given.array[1] = 2
     with pytest.raises(HostError, match="x or what lies around it was written to"):
         given.check("x")
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+def test_nan_reaches_outputs_whose_windows_would_hold_it_of_whole_strides(direction: str) -> None:
+    """Of direct products on a stride's phases as channels, 5 taps by 2 being 6."""
+    problem = Problem.of((2, 11, 12, 4), (8, 5, 5, 4), padding=2, stride=2)
+    request = Request(problem, direction, H100, precision="fp32_ffma")
+
+    def direct(request: Request, near: bool) -> Any:
+        every = candidates(request)
+        found = tuple(p for p in every.plans if all(t.alpha == 1 for t in p.tiles))
+        return replace(every, plans=found)
+
+    p = next(stacked(request, 1.0, direct))
+    for seed in range(6):
+        run(problem, p, np.random.default_rng(seed), spoilt=True)
+    narrow = plan(replace(request, algorithm=Direct()))
+    counts = [reached(problem, q, (1, 3, 3, 0)).sum() for q in (p, narrow)]
+    assert counts[0] > counts[1]
 
 
 def test_nan_reaches_the_outputs_whose_windows_hold_it() -> None:
