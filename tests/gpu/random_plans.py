@@ -189,6 +189,10 @@ def in_every_batch(request: Request, p: Plan, rng: np.random.Generator) -> bool:
         alone = hosted.execute(one, a[i : i + 1].copy(), b, dtype=p.out_dtype)
         if not np.array_equal(alone, y[i : i + 1]):
             raise Wrong(f"image {i} of 3 has other bits than alone: {every}")
+    a[1] = np.nan
+    again = hosted.execute(every, a, b, dtype=p.out_dtype)
+    if not np.array_equal(again[::2], y[::2]):
+        raise Wrong(f"NaN in an image changes others: {every}")
     return True
 
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self
 POINTER, LONG, INT, FLOAT, MAP = "Q", "q", "i", "f", "128s"  # as struct packs them
 ALIGNMENT = 64  # bytes, of a struct with tensor maps
 MOST = 2**31 - 1  # that kernels count, in 32 bits
+MAX_STRIDE = MOST // 16  # of neighbouring pixels, of which they take up to α − 1 at once
 VECTOR = 16  # bytes of the widest access
 ALIGNED = 256  # bytes: where an array of the workspace may begin, as cudaMalloc's do
 LINE = 128  # bytes of memory that are read at once

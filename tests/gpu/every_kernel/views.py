@@ -18,11 +18,13 @@ Place = tuple[ArrayLayout, int]  # how an array lies, and its first element behi
 def drawn(
     shape: tuple[int, ...], size: int, rng: Random, *, aligned: bool, free: bool = False,
     rows: bool = False, order: str = "nhwc", read: bool = True, far: int = FAR,
+    neighbours: int = -1,
 ) -> Place:  # fmt: skip
     """A channels-last array of elements of ``size`` bytes. ``free``: every stride may be anything;
     else channels are contiguous, of the order "nchw" columns. With ``rows`` gaps lie between
     channels alone. What is not ``read`` is written, each element once. ``aligned``: for vectors, as
-    ArrayLayout says. ``far``: the most that outer dimensions of one element step."""
+    ArrayLayout says. ``far``: the most that outer dimensions of one element step, but the one of
+    ``neighbours``, as plans have it."""
     vector, unit = VECTOR // size, range(len(shape))[UNIT[order]]
     outer = [axis for axis in range(len(shape)) if free or axis != unit]
     if not rows and (order != "nhwc" or rng.random() < 0.3):
@@ -35,7 +37,8 @@ def drawn(
             step += -step % vector + rng.choice([0, 0, vector])
     for axis, n in enumerate(shape):
         if n == 1 and rng.random() < 0.7:
-            most = far if axis < len(shape) - 2 else MAX_STRIDE
+            near = axis in (len(shape) + neighbours - 1, *range(len(shape))[-2:])
+            most = MAX_STRIDE if near else far
             strides[axis] = rng.choice([0, 1, 3, vector, rng.randint(0, 5000), most])
         elif n > 1 and read and not rows and (free or axis != unit) and rng.random() < 0.08:
             strides[axis] = rng.choice([0, 0, vector])
@@ -53,10 +56,11 @@ def of_plan(p: Any, rng: Random, *, aligned: bool) -> tuple[Place, Place, Place]
     size, out_size = ITEMSIZE[DTYPES[p.precision]], ITEMSIZE[p.out_dtype]
     first, second, out = shapes(p.direction, p.problem)
     far = MAX_STRIDE if gradient else FAR  # ArrayLayout.steps_fit
-    a = drawn(first, size, rng, aligned=aligned, rows=rows, order=order, far=far)
+    near = {"rows": rows, "neighbours": p.neighbours}
+    a = drawn(first, size, rng, aligned=aligned, order=order, far=far, **near)
     if gradient:
-        b = drawn(second, size, rng, aligned=aligned, rows=rows, order=order, far=far)
-        return a, b, drawn(out, out_size, rng, aligned=aligned, rows=rows, read=False)
+        b = drawn(second, size, rng, aligned=aligned, order=order, far=far, **near)
+        return a, b, drawn(out, out_size, rng, aligned=aligned, read=False, **near)
     whole = p.reads_filters_in_place
     b = drawn(second, size, rng, aligned=whole, free=not whole, rows=rows)
-    return a, b, drawn(out, out_size, rng, aligned=aligned, rows=rows, order=order, read=False)
+    return a, b, drawn(out, out_size, rng, aligned=aligned, order=order, read=False, **near)

@@ -79,6 +79,7 @@ class BasePlan(TakesFilters):
     reads_filters_in_place: bool = False
     regular_rows: bool = False
     plane_step: int = 0
+    neighbours: int = -1
     flags: ClassVar[int] = 0
 
     @property

@@ -49,6 +49,7 @@ class PlanWithFallback(TakesFilters, ABC):
     reads_filters_in_place = False
     regular_rows = False
     plane_step = 0
+    neighbours = -1
 
     @staticmethod
     def of(primary: Plan, fallback: Plan) -> PlanWithFallback:

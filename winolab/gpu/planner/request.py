@@ -152,6 +152,11 @@ class Plan(Launched, Protocol):
         ...
 
     @property
+    def neighbours(self) -> int:
+        """The dimension along which kernels count from pixel to pixel in 32 bits."""
+        ...
+
+    @property
     def plane_step(self) -> int:
         """Bytes that have to divide the distances of planes, an image's channels, and of images,
         for kernels to read and write maps channels-first, where they lie; 0: they are copied."""

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from winolab.arguments.arrays import apart, contiguous
-from winolab.gpu.params import MOST, VECTOR, View, in_order, pitch
+from winolab.gpu.params import MAX_STRIDE, MOST, VECTOR, View, in_order, pitch
 from winolab.gpu.planner.correlation import three
 from winolab.gpu.runtime.arrays import Described
 
-MAX_STRIDE = MOST // 16  # of neighbouring pixels, of which they take up to α − 1 at once
 BASE, PATIENCE = 1 << 60, 10**5  # an address that nobody reads; steps of numpy.may_share_memory
 UNIT = {"nhwc": -1, "nchw": -2, "chwn": 0}  # the axis whose elements are neighbours in memory
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from winolab.gpu.params import Finish, aligned
+from winolab.gpu.params import MAX_STRIDE, Finish, aligned
 from winolab.gpu.planner.recast import images as cut
 from winolab.gpu.planner.request import ITEMSIZE, Plan, Request
 from winolab.gpu.runtime.array_layout import ArrayLayout
@@ -78,7 +78,8 @@ class PlannedCall:
                 f"{asked.out_dtype} does: prepare it with out_dtype float32"
             )
         rows = chosen is not None and chosen.regular_rows
-        if out is not fresh and (written != asked.out_dtype or (rows and not out.regular)):
+        far = chosen is not None and not _near(out, chosen.neighbours)
+        if out is not fresh and (written != asked.out_dtype or far or (rows and not out.regular)):
             out = fresh
             chosen = plan_for(asked, out)
         a, b = asked.a, asked.b
@@ -86,6 +87,10 @@ class PlannedCall:
             b = Operand.of(b.layout, b.layout.direct and b.layout.aligned(ITEMSIZE[asked.dtype]))
         if rows:
             a, b = _regular(a), b and _regular(b)
+        if chosen and not _near(a.layout, chosen.neighbours):
+            a = Operand.of(a.given, False)
+        if chosen and b and asked.gradient and not _near(b.layout, chosen.neighbours):
+            b = Operand.of(b.given, False)
         if step := chosen.plane_step if chosen else 0:
             a = _as_planes(a, step, ITEMSIZE[asked.dtype])
             b = _as_planes(b, step, ITEMSIZE[asked.dtype]) if b and asked.gradient else b
@@ -191,6 +196,11 @@ def _by_planes(asked: Resolved, chosen: Plan, out: ArrayLayout) -> Resolved | No
 def _regular(operand: Operand) -> Operand:
     """The operand read in place only where its rows lie at one distance."""
     return operand if operand.copied else Operand.of(operand.given, operand.layout.regular)
+
+
+def _near(lies: ArrayLayout, along: int) -> bool:
+    """Whether pixels along that dimension are no farther from each other than kernels take."""
+    return lies.strides[along - 1] <= MAX_STRIDE
 
 
 def _as_planes(operand: Operand, step: int, itemsize: int) -> Operand:

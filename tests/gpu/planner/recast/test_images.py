@@ -64,6 +64,17 @@ def test_an_image_has_its_bits_in_every_batch(name, precision, direction) -> Non
     check(name, precision, direction, lambda p, a, b: hosted.execute(p, a, b, dtype=p.out_dtype))
 
 
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+def test_an_image_that_is_not_finite_changes_no_bit_of_others(name: str, direction: str) -> None:
+    """TF32 parts did: a block with such a sum is summed again on FFMA units."""
+    every, _ = cut(name, "fp32", direction)
+    a, b = operands(every.problem, direction, "fp32")
+    y = hosted.execute(every, a, b)
+    a[1] = np.nan
+    assert np.array_equal(hosted.execute(every, a, b)[::2], y[::2])
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize(("name", "precision", "direction"), CASES)
 def test_an_image_has_its_bits_in_every_batch_on_a_gpu(name, precision, direction) -> None:

@@ -21,6 +21,7 @@ from winolab.gpu.planner.recast.turned import TurnedPlan, turned, turned_problem
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import planned as runtime
 from winolab.gpu.runtime.cache import plans as kept
+from winolab.problem import shapes
 from winolab.ref.algorithms import convolution
 
 LONG = 1.0  # seconds that others take, who are to be beaten
@@ -164,3 +165,34 @@ def test_whole_calls_are_those_of_the_reference(library, precision, monkeypatch)
     proven, _, _ = limits(p.turned.primary)
     off, most = np.abs(got - exact), np.abs(exact) + proven + 2
     assert (off <= proven + (2 * UNIT[p.out_dtype] + 2.0**-22) * most).all()
+
+
+@pytest.mark.parametrize("far", [1 << 30, 1 << 33])
+@pytest.mark.parametrize("direction", ["forward", "backward_data", "backward_filter"])
+def test_rows_far_from_each_other_are_copied(library, monkeypatch, direction, far) -> None:
+    """Kernels take several pixels at once by a step of 32 bits, which rows had not been held to."""
+    problem = Problem.of((2, 1, 6, 16), (16, 7, 1, 16), padding=(3, 0))
+    p = planned(problem, direction, "fp32")
+    monkeypatch.setattr(runtime, "planned", lambda request, apart=False: p)
+    a, b = operands(problem, direction, "fp32")
+    y = hosted.execute(p, a, b)
+
+    def distant(v: np.ndarray) -> Array:
+        strides = (v.strides[0], v.itemsize * far, *v.strides[2:])
+        return Array(np.lib.stride_tricks.as_strided(v, v.shape, strides))
+
+    gradient = direction == "backward_filter"
+    shape = shapes(direction, problem)[2]
+    out = np.full_like(y, np.nan)
+    more = {"out": Array(out) if gradient else distant(out), "padding": (3, 0)}
+    if gradient:
+        winolab.conv_backward_filter(distant(a), distant(b), shape, **more)
+    elif direction == "backward_data":
+        winolab.conv_backward_data(distant(a), Array(b), shape, **more)
+    else:
+        filters = Array(b), winolab.prepare_filter(Array(b), a.shape, padding=(3, 0))
+        for w in filters:
+            out[...] = np.nan
+            winolab.conv_forward(distant(a), w, **more)
+            assert np.array_equal(out, y)
+    assert np.array_equal(out, y)

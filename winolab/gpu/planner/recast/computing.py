@@ -63,5 +63,10 @@ class ComputedByAnother(BasePlan, ABC):
         return self.computing.accurate
 
     @property
+    def neighbours(self) -> int:
+        """The other's, whose kernels read maps as they lie."""
+        return self.computing.neighbours
+
+    @property
     def config(self) -> KernelConfig:
         return self.computing.config

@@ -82,11 +82,11 @@ def _each(plans: Iterator[tuple[Plan, ...]]) -> Iterator[Plan]:
 def in_one_launch(plan: Plan) -> bool:
     """Whether images of any batch can be computed by its kernels with the bits that each has alone.
 
-    Split products that are scaled or checked look at all images, a library's order of sums depends
+    Split products look at all images where they are scaled or checked, and at those of a block,
+    which is summed again on FFMA units where a sum is not finite; a library's order of sums depends
     on their number, and of a last round that is cut so does what is in it. Plans in phases have no
     name."""
-    looks = plan.flags or plan.checks_accuracy or plan.fallback
-    looks = looks or isinstance(plan, ComputedByAnother)
+    looks = plan.precision == "fp32_split" or isinstance(plan, ComputedByAnother)
     return not looks and len(_parts(plan)) == 1 and MATMUL not in plan.shared()
 
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 from winolab.algorithm import Problem
 from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.codegen.translation_unit import TranslationUnit
-from winolab.gpu.params import MOST, Kernels, View
+from winolab.gpu.params import MAX_STRIDE, MOST, Kernels, View
 from winolab.gpu.planner.ranking import WORTH
 from winolab.gpu.planner.recast.computing import ComputedByAnother
 from winolab.gpu.planner.recast.images import Choices
@@ -39,6 +39,10 @@ class TurnedPlan(ComputedByAnother):
     def computing(self) -> Plan:
         """The plan of the turned problem."""
         return self.turned
+
+    @property
+    def neighbours(self) -> int:
+        return self.along
 
     @property
     def kernel(self) -> str:
@@ -139,8 +143,11 @@ def turned(
     named = request.algorithm or request.config or request.planes
     if named or not along or p.filter[-1] > 1 or not p.unit:
         return
-    if max(p.in_channels, p.out_channels) * math.prod(p.input[along + 1 :]) > MOST:
+    maps = (p.in_channels, *p.input), (p.out_channels, *p.output)
+    if any(c * math.prod(sizes[along + 1 :]) > MAX_STRIDE for c, *sizes in maps):
         return  # kernels count from pixel to pixel in 32 bits
+    if request.direction == "backward_filter" and any(math.prod(v) > MOST for v in maps):
+        return  # and from the last of a column to the first of the next, an image nearly
     with suppress(ValueError):  # no plan keeps to the tolerance
         for plan in candidates(replace(request, problem=turned_problem(p, along)), near).plans:
             in_rows = plan.regular_rows or plan.plane_step
