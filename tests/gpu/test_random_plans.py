@@ -139,7 +139,7 @@ def test_what_lies_between_elements_is_guarded() -> None:
 
 @pytest.mark.parametrize("direction", ["forward", "backward_data"])
 def test_nan_reaches_outputs_whose_windows_would_hold_it_of_whole_strides(direction: str) -> None:
-    """Of direct products on a stride's phases as channels, 5 taps by 2 being 6."""
+    """Direct products on a stride's phases as channels do: 5 taps by 2 are 6."""
     problem = Problem.of((2, 11, 12, 4), (8, 5, 5, 4), padding=2, stride=2)
     request = Request(problem, direction, H100, precision="fp32_ffma")
 

@@ -22,6 +22,8 @@ from winolab.arguments.arrays import PRECISION_OF_DTYPE, precision_named
 from winolab.arguments.tolerance import USUAL_TOLERANCE, Tolerance
 from winolab.arguments.values import one_or_each, whole
 from winolab.arguments.words import plural, type_of
+from winolab.gpu.params import VECTOR
+from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.options import INTS, Convolution, ConvOptions, Geometry
 from winolab.problem import NAMES, Problem
 from winolab.ref.arithmetic.split import Scale
@@ -177,6 +179,19 @@ def _read(name: str, value: Any) -> tuple[str, str]:
 
 # What torch.compiler.assume_constant_result does, too, which imports the compiler: a second.
 _read.__dict__["_dynamo_marked_constant"] = True
+
+
+def as_fresh(question: Asked, a: torch.Tensor) -> torch.Tensor:
+    """The operand, or a copy where images are to have the same bits in every batch and it is less
+    aligned than an array without gaps, which other kernels read."""
+    if not question.options.batch_invariant:
+        return a
+    (n, c, *sizes), (image, channel, *steps) = a.shape, a.stride()
+    aligned = a.data_ptr() % VECTOR == 0
+    lies = ArrayLayout((n, *sizes, c), (image, *steps, channel), aligned)
+    size = a.element_size()
+    worse = ArrayLayout.fresh(lies.shape).aligned(size) and not lies.aligned(size)
+    return a.clone() if worse and lies.direct else a
 
 
 def check_invariant(value: Any) -> None:

@@ -15,7 +15,7 @@ from winolab import calls
 from winolab.gpu.runtime.smaller import NoWorkspace, changed
 from winolab.problem import Direction
 from winolab.torch import operators, plain
-from winolab.torch.asked import NUMBERS, Asked
+from winolab.torch.asked import NUMBERS, Asked, as_fresh
 
 SHAPES = 8  # of inputs for which a module keeps its filter; the oldest makes room
 
@@ -73,7 +73,9 @@ class KeptFilters:
                 return operators.CALLS[direction](a, w, *arguments)
             dtype = torch.get_autocast_dtype(device)
             a = a if a.dtype == dtype else a.to(dtype)
-        images, _ = operators.how(operators.asked_by(direction, arguments), a, w, dtype)
+        question = operators.asked_by(direction, arguments)
+        a = as_fresh(question, a)
+        images, _ = operators.how(question, a, w, dtype)
         if images < len(a):
             return operators.in_parts(
                 direction, lambda a, *more: self.convolve(direction, a, w, *more), a, arguments,

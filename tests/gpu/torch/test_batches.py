@@ -63,6 +63,29 @@ def test_data_that_lies_anywhere_has_the_same_bits(prepared: Any) -> None:
     assert torch.equal(winolab.torch.conv2d(apart, w, **how), y)
 
 
+@pytest.mark.parametrize("evaluated", [False, True])
+@pytest.mark.parametrize("prepared", ["Python"], indirect=True)
+@pytest.mark.parametrize(("channels", "groups"), [(16, 1), (32, 32)])
+def test_pixels_that_are_not_aligned_are_copied(
+    prepared: Any, monkeypatch: pytest.MonkeyPatch, evaluated: bool, channels: int, groups: int
+) -> None:
+    """A slice of channels was refused: the kernel that is named takes aligned pixels."""
+    monkeypatch.setattr(kept, "serves", lambda a, w: evaluated)
+    sizes = (5, channels, *X[2:]), (channels, channels // groups, 3, 3)
+    x, w = tensors(*sizes, dtype=torch.float16)
+    how: dict[str, Any] = {"padding": 1, "groups": groups, "batch_invariant": True}
+    layer = winolab.torch.Conv2d(channels, channels, 3, bias=False, **how)
+    layer.weight = torch.nn.Parameter(w)
+    whole = torch.full((5, *X[2:], channels + 5), torch.nan, dtype=x.dtype)
+    part = whole[..., :channels].movedim(-1, 1)
+    part.copy_(x)
+    with torch.no_grad():
+        y = layer(x.to(memory_format=torch.channels_last))
+        for _ in range(2):
+            assert torch.equal(layer(part), y)
+            assert torch.equal(layer(part[3:4]), y[3:4])
+
+
 @pytest.mark.parametrize("ours", ["conv2d", "conv_transpose2d"])
 def test_gradients_of_images_have_their_bits(prepared: Any, ours: str) -> None:
     x, w = tensors(X, W, dtype=torch.float32)
