@@ -110,13 +110,13 @@ def conv_forward(
 
     On a GPU, "fp32" may take split products (winolab.gpu.planner.fallback). Where magnitudes within
     a tensor are too far apart for them, ``on_range`` "fallback" computes again on FFMA units,
-    "raise" waits for the result and raises ValueError. A ``scale`` that the caller knows spares the
-    look for it:
-    exponents of the powers of two that x and w are multiplied by, "11:18" or (11, 18), or of their
-    largest magnitudes, "peaks:3:-7"; with one number, 11 or "peaks:3", it is x's. A scale that does
-    not serve the data is found out as magnitudes too far apart are. For NumPy arrays it changes
-    nothing but with "fp32_split", which then shows what such products lose; ``on_range`` nothing
-    but for filters' gradients in float16.
+    "raise" waits for the result and raises ValueError; those of TF32 parts, which no range breaks,
+    lose what of an element is below 2⁻¹³⁶, as "fp32_ffma" does not. A ``scale`` that the caller
+    knows spares the look for it: exponents of the powers of two that x and w are multiplied by,
+    "11:18" or (11, 18), or of their largest magnitudes, "peaks:3:-7"; with one number, 11 or
+    "peaks:3", it is x's. A scale that does not serve the data is found out as magnitudes too far
+    apart are. For NumPy arrays it changes nothing but with "fp32_split", which then shows what such
+    products lose; ``on_range`` nothing but for filters' gradients in float16.
 
     Where torch tensors require grad, the result has its place in the graph: gradients, of any
     order, are the other convolutions, in the same precision and within the same workspace; no

@@ -21,8 +21,9 @@ def image(x: Any, i: int) -> Any:
     return x[i : i + 1].clone()
 
 
-@pytest.mark.parametrize("evaluated", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize(
+    ("evaluated", "dtype"), [(False, torch.float16), (True, torch.float32)], ids=str
+)
 def test_a_batch_is_one_call_whose_images_have_their_bits(
     prepared: Any, monkeypatch: pytest.MonkeyPatch, evaluated: bool, dtype: Any
 ) -> None:

@@ -154,7 +154,7 @@ def test_clusters_are_offered_where_blocks_are_few() -> None:
     """One image of a strided layer has 16 blocks for 132 multiprocessors; 256 images have more."""
     one = layer((1, 14, 14, 256), 512, (3, 3), stride=2, padding=1)
     for direction in DIRECTIONS:
-        request = Request(one, direction, H100)
+        request = Request(one, direction, H100, in_phases=False)
         found, more = plan(request), plan(replace(request, problem=replace(one, batch=256)))
         assert isinstance(found.config, Config)
         assert found.config.split_k > 1
@@ -220,15 +220,16 @@ def test_what_split_products_lose_is_computed_again(
 
 
 def test_strided_layers_in_fp32_are_served_everywhere() -> None:
-    """By split products with a fallback where these serve, else by an implicit GEMM, or FFMA."""
+    """By split products with a fallback where these serve, else by an implicit GEMM, or FFMA, where
+    the stride's phases are no channels."""
     problem = layer((32, 56, 56, 64), 128, (3, 3), stride=2, padding=1)
     for direction in DIRECTIONS:
-        p = plan(Request(problem, direction, H100))
+        p = plan(Request(problem, direction, H100, in_phases=False))
         assert isinstance(p, StridedWithFallback)
         assert (p.kernel, p.precision, p.fallback.precision) == ("Γ1(1,1)", "fp32_split", "fp32")
         for request in (
-            Request(problem, direction, datasheet("a100")),
-            Request(problem, direction, H100, aligned=False),
+            Request(problem, direction, datasheet("a100"), in_phases=False),
+            Request(problem, direction, H100, aligned=False, in_phases=False),
         ):
             assert plan(request).kernel == "implicit GEMM"
             ffma = plan(replace(request, precision="fp32_ffma"))

@@ -2,7 +2,7 @@
 
 What no other kernel serves, or serves a launch a group: filter gradients with strides and
 dilation, groups of few channels, few channels at all, 1 × 1 in FP32. Split FP32 has TF32 parts,
-whose range is FP32's: nothing is scaled, and nothing stands behind.
+whose range is FP32's but for a least step of 2⁻¹³⁶: nothing is scaled, and nothing stands behind.
 """
 
 from __future__ import annotations
