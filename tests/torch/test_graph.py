@@ -10,6 +10,7 @@ import torch
 from torch._dynamo.exc import Unsupported
 
 import winolab
+from tests.gpu.support.turns import turns
 from tests.torch.network import tensors
 from winolab import calls
 from winolab.gpu.runtime.arrays import TORCH
@@ -53,18 +54,20 @@ def test_tensors_that_require_grad_have_the_same_bits_and_gradients(direction, l
 
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
 @pytest.mark.filterwarnings("ignore:.*Function'> should not be instantiated")  # dynamo's own
-@pytest.mark.parametrize("tracked", [False, True])
 @pytest.mark.parametrize(
-    "how",
-    [
-        {},
-        {"tolerance": 1e-4},
-        {"bias": torch.ones(3), "activation": "relu"},
-        {"activation": "silu"},
-    ],
+    ("how", "tracked", "kept"),
+    turns(
+        [
+            {},
+            {"tolerance": 1e-4},
+            {"bias": torch.ones(3), "activation": "relu"},
+            {"activation": "silu"},
+        ],
+        [False, True],
+        [False, True],
+    ),
     ids=str,
 )
-@pytest.mark.parametrize("kept", [False, True])
 def test_compiled_code_has_the_operators(
     how: Any, tracked: bool, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
