@@ -38,6 +38,7 @@ def winolab(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
 
     def call(*arguments: str) -> Result:
         monkeypatch.setattr(sys, "argv", ["winolab", *map(str, arguments)])
+        monkeypatch.setattr(sys.modules["__main__"], "__package__", None)  # else it is pytest's
         with pytest.raises(SystemExit) as stop:
             cli.main()
         printed = capfd.readouterr()
