@@ -16,6 +16,7 @@ import winolab
 from tests.gpu import hosted
 from tests.gpu.families.depthwise.cases import on_gpu, operands
 from tests.gpu.guarded import limits
+from tests.gpu.support.kept_filters import by_kept_filter
 from tests.gpu.support.pretended import Array
 from winolab.algorithm import Direct, Problem
 from winolab.device import H100, datasheet
@@ -175,15 +176,7 @@ def test_a_filter_is_kept(name, precision, kernel, direction) -> None:
     assert p.prepared_size >= b.nbytes
     assert p.workspace >= p.beside + p.prepared_size
     y = hosted.execute(p, a, b)
-    filters, beside = (hosted.Guarded((n,), "uint8") for n in (p.prepared_size, p.beside))
-    again = hosted.Guarded(y.shape, "float32")
-    kernels = hosted.loaded(p)
-    places = [v.array.ctypes.data for v in (filters, beside)]
-    p.prepare(kernels, hosted.filter_view(b), places[0], 0)
-    p.run(kernels, hosted.pixels_view(a), places[0], hosted.pixels_view(again.array), places[1], 0)
-    for name, guarded in (("filter", filters), ("workspace", beside), ("result", again)):
-        guarded.check(name)
-    assert (again.array == y).all()
+    assert (by_kept_filter(p, a, b, y.shape) == y).all()
 
 
 def test_filters_whose_taps_are_phases_are_read_where_they_lie() -> None:

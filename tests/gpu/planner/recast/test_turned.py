@@ -13,6 +13,7 @@ import winolab
 from tests.gpu import hosted
 from tests.gpu.families.depthwise.cases import on_gpu, operands
 from tests.gpu.guarded import UNIT, limits
+from tests.gpu.support.kept_filters import by_kept_filter
 from tests.gpu.support.pretended import Array
 from winolab.algorithm import Direct, Problem
 from winolab.device import H100, datasheet
@@ -93,15 +94,7 @@ def test_a_filter_is_kept(direction: str) -> None:
     p = planned(PROBLEMS["7 × 1"], direction, "fp32_split", "Γ")
     a, b = operands(p.problem, direction, "fp32")
     y = hosted.execute(p, a, b)
-    filters, beside = (hosted.Guarded((n,), "uint8") for n in (p.prepared_size, p.beside))
-    again = hosted.Guarded(y.shape, "float32")
-    kernels = hosted.loaded(p)
-    places = [v.array.ctypes.data for v in (filters, beside)]
-    p.prepare(kernels, hosted.filter_view(b), places[0], 0)
-    p.run(kernels, hosted.pixels_view(a), places[0], hosted.pixels_view(again.array), places[1], 0)
-    for name, guarded in (("filter", filters), ("workspace", beside), ("result", again)):
-        guarded.check(name)
-    assert (again.array == y).all()
+    assert (by_kept_filter(p, a, b, y.shape) == y).all()
 
 
 @pytest.mark.parametrize("device", ["h200", "a100", "rtx4090"])
