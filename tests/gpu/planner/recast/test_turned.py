@@ -13,7 +13,7 @@ import winolab
 from tests.gpu import hosted
 from tests.gpu.families.depthwise.cases import on_gpu, operands
 from tests.gpu.guarded import UNIT, limits
-from tests.gpu.support.kept_filters import by_kept_filter
+from tests.gpu.planner.recast.kept_filters import by_kept_filter
 from tests.gpu.support.pretended import Array
 from winolab.algorithm import Direct, Problem
 from winolab.device import H100, datasheet
