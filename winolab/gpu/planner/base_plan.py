@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from winolab.algorithm import Problem
+from winolab.algorithm import Problem, Tile
 from winolab.arguments.epilogue import Epilogue
+from winolab.device import Device
 from winolab.gpu.codegen.translation_unit import TranslationUnit
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.request import (
@@ -16,6 +18,7 @@ from winolab.gpu.planner.request import (
     Sum,
 )
 from winolab.kind import ShowsText
+from winolab.options import KernelConfig
 from winolab.ref.arithmetic.split import Scale
 
 WHOLE_SUMS = ((1.0, 1),)  # all results, each in one sum
@@ -95,3 +98,59 @@ class BasePlan(TakesFilters):
 
     def scaled(self: Plan, scale: Scale | None) -> Plan:
         return self
+
+
+class ComputesAs(ABC):
+    """The members of a Plan about what is multiplied and how it is summed, of one whose are those
+    of another, ``computing``."""
+
+    @property
+    @abstractmethod
+    def computing(self) -> Plan:
+        """The other plan."""
+
+    @property
+    def device(self) -> Device:
+        return self.computing.device
+
+    @property
+    def precision(self) -> str:
+        """Precision of the products."""
+        return self.computing.precision
+
+    @property
+    def out_dtype(self) -> str:
+        return self.computing.out_dtype
+
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        return self.computing.tiles
+
+    @property
+    def points(self) -> str:
+        return self.computing.points
+
+    @property
+    def scaling(self) -> str | None:
+        return self.computing.scaling
+
+    @property
+    def simulated(self) -> str:
+        """What the reference calls the arithmetic."""
+        return self.computing.simulated
+
+    @property
+    def split_sums(self) -> tuple[tuple[float, int], ...]:
+        return self.computing.split_sums
+
+    @property
+    def accurate(self) -> bool:
+        return self.computing.accurate
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        return self.computing.sums
+
+    @property
+    def config(self) -> KernelConfig:
+        return self.computing.config

@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Self
 
-from winolab.algorithm import Algorithm, Problem, Tile
-from winolab.device import Device
+from winolab.algorithm import Algorithm, Problem
 from winolab.gpu.codegen.translation_unit import TranslationUnit, Without
 from winolab.gpu.params import Kernels, View
-from winolab.gpu.planner.base_plan import TakesFilters
+from winolab.gpu.planner.base_plan import ComputesAs, TakesFilters
 from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.fallback_units import FallbackUnit, OneLaunchUnit, joined, renamed
 from winolab.gpu.planner.request import (
@@ -26,9 +25,7 @@ from winolab.gpu.planner.request import (
     FallbackCorrelation,
     FallbackLaunches,
     Plan,
-    Sum,
 )
-from winolab.options import KernelConfig
 from winolab.ref.arithmetic.simulated import Float, arithmetic
 from winolab.ref.arithmetic.split import Scale
 
@@ -38,7 +35,7 @@ CHECKED_OUTPUTS = 4  # as accuracy_check.cuh has it
 
 
 @dataclass(frozen=True)
-class PlanWithFallback(TakesFilters, ABC):
+class PlanWithFallback(ComputesAs, TakesFilters):
     """Split products, and what computes everything again where their results show a flag."""
 
     primary: Plan
@@ -89,6 +86,11 @@ class PlanWithFallback(TakesFilters, ABC):
         """Compute all groups on the current stream."""
 
     @property
+    def computing(self) -> Plan:
+        """What is tried first."""
+        return self.primary
+
+    @property
     def direction(self) -> str:
         return self.primary.direction
 
@@ -97,55 +99,9 @@ class PlanWithFallback(TakesFilters, ABC):
         return self.primary.problem
 
     @property
-    def device(self) -> Device:
-        return self.primary.device
-
-    @property
-    def precision(self) -> str:
-        """Precision of the products."""
-        return self.primary.precision
-
-    @property
-    def simulated(self) -> str:
-        """What the reference calls the arithmetic of the split products."""
-        return self.primary.simulated
-
-    @property
     def kernel(self) -> str:
         """The paper's name of the kernel."""
         return self.primary.kernel
-
-    @property
-    def points(self) -> str:
-        return self.primary.points
-
-    @property
-    def scaling(self) -> str | None:
-        return self.primary.scaling
-
-    @property
-    def out_dtype(self) -> str:
-        return self.primary.out_dtype
-
-    @property
-    def tiles(self) -> tuple[Tile, ...]:
-        return self.primary.tiles
-
-    @property
-    def sums(self) -> tuple[Sum, ...]:
-        return self.primary.sums
-
-    @property
-    def split_sums(self) -> tuple[tuple[float, int], ...]:
-        return self.primary.split_sums
-
-    @property
-    def accurate(self) -> bool:
-        return self.primary.accurate
-
-    @property
-    def config(self) -> KernelConfig:
-        return self.primary.config
 
     @property
     def workspace(self) -> int:

@@ -1,57 +1,13 @@
-"""Members of a plan that are another's, whose kernels compute all that it asks of them."""
+"""Plans whose kernels are another's, which computes all that they ask of it."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-
-from winolab.algorithm import Tile
-from winolab.device import Device
-from winolab.gpu.planner.base_plan import BasePlan
-from winolab.gpu.planner.request import Plan
-from winolab.options import KernelConfig
+from winolab.gpu.codegen.translation_unit import TranslationUnit
+from winolab.gpu.planner.base_plan import BasePlan, ComputesAs
 
 
-class ComputedByAnother(BasePlan, ABC):
-    """A Plan whose products, tiles and arithmetic are those of its ``computing`` one."""
-
-    @property
-    @abstractmethod
-    def computing(self) -> Plan:
-        """The plan whose kernels run."""
-
-    @property
-    def device(self) -> Device:
-        return self.computing.device
-
-    @property
-    def precision(self) -> str:
-        """Precision of the products."""
-        return self.computing.precision
-
-    @property
-    def out_dtype(self) -> str:
-        return self.computing.out_dtype
-
-    @property
-    def tiles(self) -> tuple[Tile, ...]:
-        return self.computing.tiles
-
-    @property
-    def points(self) -> str:
-        return self.computing.points
-
-    @property
-    def scaling(self) -> str | None:
-        return self.computing.scaling
-
-    @property
-    def simulated(self) -> str:
-        """What the reference calls the arithmetic."""
-        return self.computing.simulated
-
-    @property
-    def split_sums(self) -> tuple[tuple[float, int], ...]:
-        return self.computing.split_sums
+class ComputedByAnother(ComputesAs, BasePlan):
+    """A Plan of the kernels of its ``computing`` one, which need as much time and workspace."""
 
     @property
     def checks_accuracy(self) -> bool:
@@ -59,14 +15,34 @@ class ComputedByAnother(BasePlan, ABC):
         return self.computing.checks_accuracy
 
     @property
-    def accurate(self) -> bool:
-        return self.computing.accurate
-
-    @property
     def neighbours(self) -> int:
         """The other's, whose kernels read maps as they lie."""
         return self.computing.neighbours
 
     @property
-    def config(self) -> KernelConfig:
-        return self.computing.config
+    def predicted(self) -> float:
+        return self.computing.predicted
+
+    @property
+    def workspace(self) -> int:
+        return self.computing.workspace
+
+    @property
+    def prepared_size(self) -> int:
+        return self.computing.prepared_size
+
+    @property
+    def beside(self) -> int:
+        return self.computing.beside
+
+    def source(self) -> str:
+        """The other's."""
+        return self.computing.source()
+
+    def translation_units(self) -> tuple[TranslationUnit, ...]:
+        """The other's."""
+        return self.computing.translation_units()
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory of the other's kernels, by name."""
+        return self.computing.shared()

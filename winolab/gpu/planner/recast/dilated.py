@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 from winolab.algorithm import Problem, dwm
 from winolab.arguments.words import plural
-from winolab.gpu.codegen.translation_unit import TranslationUnit
 from winolab.gpu.params import Kernels, View, aligned
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.device_model import MODEL
@@ -62,10 +61,6 @@ class PhasedPlan(ComputedByAnother):
         return sum(p.plan.predicted for p in self.phases)
 
     @property
-    def prepared_size(self) -> int:
-        return self.computing.prepared_size
-
-    @property
     def beside(self) -> int:
         """Bytes of the phase that needs the most: they take turns."""
         whole = not self.prepared_size
@@ -84,17 +79,6 @@ class PhasedPlan(ComputedByAnother):
         """The plan with the caller's scale where its products are split."""
         scaled = (replace(p, plan=p.plan.scaled(scale)) for p in self.phases)
         return replace(self, phases=tuple(scaled)) if scale else self
-
-    def source(self) -> str:
-        """Any phase's."""
-        return self.computing.source()
-
-    def translation_units(self) -> tuple[TranslationUnit, ...]:
-        """Any phase's."""
-        return self.computing.translation_units()
-
-    def shared(self) -> dict[str, int]:
-        return self.computing.shared()
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int

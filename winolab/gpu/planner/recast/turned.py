@@ -14,12 +14,11 @@ from typing import TypeVar
 
 from winolab.algorithm import Problem
 from winolab.arguments.epilogue import Epilogue
-from winolab.gpu.codegen.translation_unit import TranslationUnit
 from winolab.gpu.params import MAX_STRIDE, MOST, Kernels, View
 from winolab.gpu.planner.ranking import WORTH
 from winolab.gpu.planner.recast.computing import ComputedByAnother
 from winolab.gpu.planner.recast.images import Choices
-from winolab.gpu.planner.request import Plan, Request, Sum
+from winolab.gpu.planner.request import Plan, Request
 from winolab.ref.arithmetic.split import Scale
 
 T = TypeVar("T")
@@ -55,26 +54,6 @@ class TurnedPlan(ComputedByAnother):
         return self.turned.solved
 
     @property
-    def sums(self) -> tuple[Sum, ...]:
-        return self.turned.sums
-
-    @property
-    def predicted(self) -> float:
-        return self.turned.predicted
-
-    @property
-    def workspace(self) -> int:
-        return self.turned.workspace
-
-    @property
-    def prepared_size(self) -> int:
-        return self.turned.prepared_size
-
-    @property
-    def beside(self) -> int:
-        return self.turned.beside
-
-    @property
     def reads_filters_in_place(self) -> bool:
         return self.turned.reads_filters_in_place
 
@@ -86,17 +65,6 @@ class TurnedPlan(ComputedByAnother):
         """The plan whose kernels apply it as they store y; None where they cannot."""
         found = self.turned.with_epilogue(epilogue)
         return replace(self, turned=found) if found else None
-
-    def source(self) -> str:
-        """The plan's."""
-        return self.turned.source()
-
-    def translation_units(self) -> tuple[TranslationUnit, ...]:
-        """The plan's."""
-        return self.turned.translation_units()
-
-    def shared(self) -> dict[str, int]:
-        return self.turned.shared()
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
