@@ -112,9 +112,8 @@ def _in_pieces(
 
 def _summed(asked: Resolved, library: Library, a: Any, b: Any) -> Any:
     """The sum of the pieces in their order."""
-    from winolab.gpu.planner.recast.pieces import (
-        planned,  # the planner, which other calls may not need
-    )
+    # The planner, which other calls may not need.
+    from winolab.gpu.planner.recast.pieces import planned
 
     total = _fresh(asked, library, "float32")
     total[...] = 0

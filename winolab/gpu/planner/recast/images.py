@@ -7,7 +7,7 @@ algorithm and the config of one plan gives every batch one launch; else images a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -40,17 +40,14 @@ def of_any_batch(
     found = plan(of_images(request, 1))
     least = math.prod(batch * max(found.predicted, HOST) for batch in BATCHES)
 
-    def alike(p: Plan, batch: int) -> Plan | None:
-        try:
-            other = plan(of_images(named(request, p), batch))
-        except ValueError:
-            return None
-        return other if order(other) == order(p) else None
-
     for batch in BATCHES:
         asked = of_images(request, batch)
-        for p in _each(candidates(asked, near).plans for near in (True, False)):
-            if in_one_launch(p) and all(each := [alike(p, n) for n in BATCHES]):
+        # Plans that are not near are asked for where none of the first serves.
+        for p in chain.from_iterable(candidates(asked, near).plans for near in (True, False)):
+            if not in_one_launch(p):
+                continue
+            how = named(request, p)
+            if all(each := [_alike(p, of_images(how, n), plan) for n in BATCHES]):
                 seconds = math.prod(q.predicted for q in each if q)
                 if seconds <= least and each[0]:
                     found, least = each[0], seconds
@@ -66,17 +63,18 @@ def images_at_once(request: Request, planned: Callable[[Request], Plan]) -> tupl
     if not in_one_launch(one):
         return 0, request
     request, images = named(request, one), request.problem.batch
-    while images > 1:
-        with suppress(ValueError):  # so many are more than a kernel, or the workspace's limit, has
-            if order(planned(of_images(request, images))) == order(one):
-                break
+    while images > 1 and not _alike(one, of_images(request, images), planned):
         images = -(-images // 2)
     return images, of_images(request, images)
 
 
-def _each(plans: Iterator[tuple[Plan, ...]]) -> Iterator[Plan]:
-    """Those of the second are asked for where none of the first serves."""
-    return chain.from_iterable(plans)
+def _alike(p: Plan, request: Request, plan: Callable[[Request], Plan]) -> Plan | None:
+    """The plan of a request, if it sums as ``p`` does; None of others, and where so many images are
+    more than a kernel, or the workspace's limit, has."""
+    with suppress(ValueError):
+        if order(found := plan(request)) == order(p):
+            return found
+    return None
 
 
 def in_one_launch(plan: Plan) -> bool:
