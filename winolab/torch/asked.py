@@ -200,6 +200,13 @@ def check_invariant(value: Any) -> None:
         raise TypeError(f"batch_invariant is {value!r}; expected True or False")
 
 
+def invariant(direction: str, arguments: tuple[Any, ...]) -> bool:
+    """Whether an operator that has these arguments behind its operands is ``batch_invariant``: a
+    filter's gradient, which has no images, is not."""
+    given = {"forward": 4, "backward_data": 5}.get(direction)
+    return given is not None and len(arguments) == given + len(USUAL) and bool(arguments[-1])
+
+
 def of_part(
     direction: str, part: torch.Tensor, arguments: tuple[Any, ...], alone: bool
 ) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from winolab import calls
 from winolab.gpu.runtime.smaller import NoWorkspace, changed
 from winolab.problem import Direction
 from winolab.torch import operators, plain
-from winolab.torch.asked import NUMBERS, Asked, as_fresh
+from winolab.torch.asked import NUMBERS, Asked, as_fresh, invariant
 
 SHAPES = 8  # of inputs for which a module keeps its filter; the oldest makes room
 
@@ -73,14 +73,15 @@ class KeptFilters:
                 return operators.CALLS[direction](a, w, *arguments)
             dtype = torch.get_autocast_dtype(device)
             a = a if a.dtype == dtype else a.to(dtype)
-        question = operators.asked_by(direction, arguments)
-        a = as_fresh(question, a)
-        images, _ = operators.how(question, a, w, dtype)
-        if images < len(a):
-            return operators.in_parts(
-                direction, lambda a, *more: self.convolve(direction, a, w, *more), a, arguments,
-                images,
-            )  # fmt: skip
+        if invariant(direction, arguments):
+            question = operators.asked_by(direction, arguments)
+            a = as_fresh(question, a)
+            images, _ = operators.how(question, a, w, dtype)
+            if images < len(a):
+                return operators.in_parts(
+                    direction, lambda a, *more: self.convolve(direction, a, w, *more), a,
+                    arguments, images,
+                )  # fmt: skip
         held = self._found(direction, arguments, a, w, dtype)
         if held is None and a.dtype != w.dtype:
             return operators.CALLS[direction](a, w, *arguments)

@@ -138,11 +138,8 @@ def predicted(
         how = replace(asked, algorithm=algorithm, tolerance=tolerance)
         does = ROLES[role][transposed]
         how = replace(how, batch_invariant=layer.batch_invariant and does != "backward_filter")
-        found.append(
-            Predicted(role, *_on_gpu(problem, does, how, gpu))
-            if gpu
-            else Predicted(role, *_on_cpu(problem, does, how))
-        )
+        told = _on_gpu(problem, does, how, gpu) if gpu else _on_cpu(problem, does, how)
+        found.append(Predicted(role, *told))
     return tuple(found)
 
 
@@ -167,14 +164,12 @@ def _on_gpu(
     from winolab.gpu.planner.request import Request
 
     problem = nonempty(problem)
-    asked, calls = (
-        Request(problem, direction, gpu, how.named, how.precision, tolerance=how.tolerance),
-        1,
-    )
+    asked = Request(problem, direction, gpu, how.named, how.precision, tolerance=how.tolerance)
+    images = problem.batch
     if how.batch_invariant:
         images, asked = images_at_once(asked, plan)
-        calls = -(-problem.batch // (images or 1))
-        asked = of_images(asked, images or 1)
+        images = images or 1
+        asked = of_images(asked, images)
     chosen = plan(asked)
-    seconds = calls * chosen.predicted
+    seconds = -(-problem.batch // images) * chosen.predicted
     return f"{chosen.kernel} {chosen.precision}", predicted_rms(chosen, U11), seconds
