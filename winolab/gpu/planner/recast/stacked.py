@@ -22,7 +22,7 @@ from winolab.device import Device
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.codegen.translation_unit import TranslationUnit
-from winolab.gpu.params import MOST, VECTOR, Kernels, View, aligned, in_order
+from winolab.gpu.params import MOST, VECTOR, Kernels, View, aligned, in_order, quotient
 from winolab.gpu.planner.correlation import CORRELATIONS, three
 from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.rates import copying
@@ -33,7 +33,7 @@ from winolab.ref.arithmetic.split import Scale
 
 WORTH = 0.9  # times the least predicted time of others, at most
 STACK, UNSTACK = "winolab_stack", "winolab_unstack"
-PARAMS = layout("StackParams", "stack")
+PARAMS = layout("StackParams", "stack", include="quotient")
 THREADS, EACH = 256, 4  # of a block, and elements or vectors of a thread
 
 
@@ -296,12 +296,17 @@ class StackedPlan(ComputedByAnother):
         vector = VECTOR // size
         wide = not (c % vector or pitch != self._phases * c) and channel == 1
         wide = wide and whole.in_vectors(VECTOR, moved, size)
-        (_, depth, d, _, deep, _), (_, height, h, _, high, _), (_, width, w, _, along, _) = every
-        rows = count * (depth * height if back else d * deep * h * high)
-        longest = width * c if back else w * (pitch - (deep * high - 1) * along * c)
-        parts = -(-longest // ((vector if wide else 1) * THREADS * EACH))
-        params = PARAMS.pack(whole.address, near.address, whole.strides[0], channel, c, pitch,
-                             parts, int(wide), *(n for axis in every for n in axis))  # fmt: skip
+        sizes_of = [axis[1] if back else axis[2] for axis in every]
+        of_map, of_near = c // (vector if wide else 1), pitch // vector
+        row = sizes_of[2] * (of_map if back else of_near)
+        parts = -(-row // (THREADS * (EACH if back or wide else 1)))
+        _, high, along = (axis[4] for axis in every)
+        divisors = of_near, of_map, every[2][3], along, high
+        params = PARAMS.pack(
+            whole.address, near.address, whole.strides[0], channel, c, pitch, parts, int(wide),
+            *(n for axis in every for n in axis), *(n for each in divisors for n in quotient(each)),
+        )  # fmt: skip
+        rows = count * sizes_of[0] * sizes_of[1]
         kernel((rows * parts, 1, 1), THREADS, params)
 
     def __str__(self) -> str:
