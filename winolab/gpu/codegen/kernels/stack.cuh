@@ -3,15 +3,17 @@
 // depth, height, width. What lies outside is 0: pixels and channels behind the last of the phases; of
 // a map that is made, what the smaller one does not have. A filter is such a map, of taps.
 //
-// Roles: a block has a row, or a part of it, of the map that is made. Its threads have vectors of 16
-// bytes, EACH a block's threads apart; of a map whose channels are no whole vectors, EACH elements,
-// and of a smaller one, which always has whole vectors, one vector of elements that lie apart.
+// Roles: a block has a row, or a part of it, of the map that is made. Of the smaller map it first
+// finds where the elements of a pixel lie in the map, or the vectors where channels are whole ones;
+// its threads then have vectors of 16 bytes, those of a pixel side by side. Of the map they have
+// elements or vectors.
 #pragma once
 
 #include "either.cuh"
 #include "quotient.cuh"
 
 constexpr int STACK_THREADS = 256, STACK_EACH = 4, STACK_VECTOR = 16 / STACK_SIZE;
+constexpr int STACK_HELD = 64;  // vectors of a pixel that a block has, at most
 using StackElement = Either<STACK_SIZE == 4, unsigned, unsigned short>::type;
 
 struct StackAxis {
@@ -25,18 +27,19 @@ struct StackParams {
   StackElement* stacked;  // dense
   long long batch_stride, channel_stride;  // of the map
   int channels, pitch;  // of a pixel of the map; of the smaller one's, with those that are filled up
-  int parts;            // blocks of a row
+  int parts, across;    // blocks of a row, and of a pixel of the smaller map
   int wide;             // whether elements of both come in vectors
   StackAxis depth, height, width;
-  Quotient by_pitch;     // vectors of a pixel of the smaller map
+  Quotient by_held;      // vectors of a pixel of the smaller map that a block has
   Quotient by_channels;  // of the map, or vectors of them where ``wide``
   Quotient by_step;      // along the width
-  Quotient by_wide, by_high;  // phases
 };
 
-// Channel ``channel`` of a phase, at a pixel (i_d, i_h, i_w) of the smaller map.
-struct StackPlace {
-  int i_d, i_h, i_w, depth, height, width, channel;
+// Where an element or a vector of the smaller map's first pixel lies, and at which pixel of a row of
+// the map: before the row where there is none at any pixel.
+struct StackSource {
+  const StackElement* from;
+  int w;
 };
 
 // The map's pixel that is the phase of a pixel of the smaller one, or -1.
@@ -45,71 +48,67 @@ __device__ __forceinline__ int unstacked(const StackAxis& axis, int pixel, int p
   return phase < axis.phases && at >= 0 && at < axis.size ? at : -1;
 }
 
-// The element of an image of the map, or null.
-__device__ __forceinline__ const StackElement* stack_source(const StackParams& p,
-                                                            const StackElement* image,
-                                                            const StackPlace& at) {
-  const int d = unstacked(p.depth, at.i_d, at.depth), h = unstacked(p.height, at.i_h, at.height);
-  const int w = unstacked(p.width, at.i_w, at.width);
-  return (d | h | w) < 0 ? nullptr
-                         : image + d * p.depth.stride + h * p.height.stride + w * p.width.stride +
-                               at.channel * p.channel_stride;
-}
-
-// A vector of elements that lie apart.
-__device__ __forceinline__ uint4 gathered(const StackParams& p, const StackElement* image,
-                                          StackPlace at) {
-  unsigned word[4] = {};
-  const StackElement* from = stack_source(p, image, at);
-#pragma unroll
-  for (int e = 0; e < STACK_VECTOR; ++e) {
-    if (from) {
-      word[e * STACK_SIZE / 4] |= (unsigned)*from << e * STACK_SIZE % 4 * 8;
-      from += p.channel_stride;
-    }
-    if (++at.channel == p.channels) {
-      at.channel = 0;
-      if (++at.width == p.width.phases) {
-        at.width = 0;
-        if (++at.height == p.height.phases) at.height = 0, ++at.depth;
-      }
-      from = stack_source(p, image, at);
-    }
-  }
-  return make_uint4(word[0], word[1], word[2], word[3]);
+__device__ __forceinline__ StackSource stack_source(const StackParams& p, int row, int element) {
+  const int above = row / p.height.stacked;
+  int channel;
+  const int behind = divide(p.by_channels, element, channel);
+  const int phase = behind % p.width.phases, of_height = behind / p.width.phases;
+  const int h = unstacked(p.height, row % p.height.stacked, of_height % p.height.phases);
+  const int d = unstacked(p.depth, above % p.depth.stacked, of_height / p.height.phases);
+  if ((d | h) < 0) return {p.map, -p.width.stacked * p.width.step};
+  const int w = phase - p.width.shift;
+  return {p.map + above / p.depth.stacked * p.batch_stride + d * p.depth.stride +
+              h * p.height.stride + w * p.width.stride +
+              channel * (p.wide ? STACK_VECTOR : p.channel_stride),
+          w};
 }
 
 // A row of the smaller map.
 template <bool WIDE>
 __device__ __forceinline__ void stack_row(const StackParams& p, int row, int part) {
-  constexpr int EACH = WIDE ? STACK_EACH : 1;
-  const int count = p.width.stacked * p.by_pitch.divisor;  // vectors
-  const int above = row / p.height.stacked, first = part * STACK_THREADS * EACH + threadIdx.x;
-  const StackElement* const image = p.map + above / p.depth.stacked * p.batch_stride;
-  StackPlace at;
-  at.i_d = above % p.depth.stacked, at.i_h = row % p.height.stacked;
-  uint4 v[EACH] = {};
+  constexpr int PIECES = WIDE ? 1 : STACK_VECTOR, EACH = WIDE ? STACK_EACH : 1;
+  using Piece = typename Either<WIDE, uint4, StackElement>::type;
+  __shared__ StackSource sources[STACK_HELD * PIECES];
+  const int vectors = p.pitch / STACK_VECTOR, held = p.by_held.divisor;
+  const int first = part % p.across * held, here = min(held, vectors - first);
+  for (int e = threadIdx.x; e < here * PIECES; e += STACK_THREADS)
+    sources[e] = stack_source(p, row, first * PIECES + e);
+  __syncthreads();
+
+  Piece v[EACH][PIECES];
 #pragma unroll
   for (int k = 0; k < EACH; ++k) {
     int vector;
-    at.i_w = divide(p.by_pitch, first + k * STACK_THREADS, vector);
-    if (at.i_w >= p.width.stacked) break;
-    int behind = divide(p.by_channels, WIDE ? vector : vector * STACK_VECTOR, at.channel);
-    behind = divide(p.by_wide, behind, at.width);
-    at.depth = divide(p.by_high, behind, at.height);
-    if constexpr (WIDE) {
-      at.channel *= STACK_VECTOR;
-      const StackElement* const from = stack_source(p, image, at);
-      if (from) v[k] = *reinterpret_cast<const uint4*>(from);
-    } else {
-      v[k] = gathered(p, image, at);
+    const int pixel = divide(
+        p.by_held, (part / p.across * EACH + k) * STACK_THREADS + threadIdx.x, vector);
+    const bool there = pixel < p.width.stacked && vector < here;
+    const int w = pixel * p.width.step;
+    const long long apart = w * p.width.stride;
+#pragma unroll
+    for (int e = 0; e < PIECES; ++e) {
+      v[k][e] = Piece{};
+      const StackSource source = sources[there ? vector * PIECES + e : 0];
+      if (there && source.w + w >= 0 && source.w + w < p.width.size)
+        v[k][e] = *reinterpret_cast<const Piece*>(source.from + apart);
     }
   }
-  uint4* const to = reinterpret_cast<uint4*>(p.stacked) + (long long)row * count;
+  uint4* const to = reinterpret_cast<uint4*>(p.stacked) +
+                    (long long)row * p.width.stacked * vectors + first;
 #pragma unroll
   for (int k = 0; k < EACH; ++k) {
-    const int t = first + k * STACK_THREADS;
-    if (t < count) to[t] = v[k];
+    int vector;
+    const int pixel = divide(
+        p.by_held, (part / p.across * EACH + k) * STACK_THREADS + threadIdx.x, vector);
+    if (pixel >= p.width.stacked || vector >= here) continue;
+    if constexpr (WIDE) {
+      to[pixel * vectors + vector] = v[k][0];
+    } else {
+      unsigned word[4] = {};
+#pragma unroll
+      for (int e = 0; e < PIECES; ++e)
+        word[e * STACK_SIZE / 4] |= (unsigned)v[k][e] << e * STACK_SIZE % 4 * 8;
+      to[pixel * vectors + vector] = make_uint4(word[0], word[1], word[2], word[3]);
+    }
   }
 }
 

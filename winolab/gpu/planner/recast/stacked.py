@@ -35,6 +35,7 @@ WORTH = 0.9  # times the least predicted time of others, at most
 STACK, UNSTACK = "winolab_stack", "winolab_unstack"
 PARAMS = layout("StackParams", "stack", include="quotient")
 THREADS, EACH = 256, 4  # of a block, and elements or vectors of a thread
+HELD = 64  # vectors of a pixel that a block has, at most
 
 
 @dataclass(frozen=True)
@@ -297,14 +298,16 @@ class StackedPlan(ComputedByAnother):
         wide = not (c % vector or pitch != self._phases * c) and channel == 1
         wide = wide and whole.in_vectors(VECTOR, moved, size)
         sizes_of = [axis[1] if back else axis[2] for axis in every]
-        of_map, of_near = c // (vector if wide else 1), pitch // vector
-        row = sizes_of[2] * (of_map if back else of_near)
-        parts = -(-row // (THREADS * (EACH if back or wide else 1)))
-        _, high, along = (axis[4] for axis in every)
-        divisors = of_near, of_map, every[2][3], along, high
+        of_map, vectors = c // (vector if wide else 1), pitch // vector
+        held = min(HELD, vectors)
+        across = 1 if back else -(-vectors // held)
+        along = sizes_of[2] * (of_map if back else held)
+        parts = across * -(-along // (THREADS * (EACH if back or wide else 1)))
+        divisors = held, of_map, every[2][3]
         params = PARAMS.pack(
-            whole.address, near.address, whole.strides[0], channel, c, pitch, parts, int(wide),
-            *(n for axis in every for n in axis), *(n for each in divisors for n in quotient(each)),
+            whole.address, near.address, whole.strides[0], channel, c, pitch, parts, across,
+            int(wide), *(n for axis in every for n in axis),
+            *(n for each in divisors for n in quotient(each)),
         )  # fmt: skip
         rows = count * sizes_of[0] * sizes_of[1]
         kernel((rows * parts, 1, 1), THREADS, params)
