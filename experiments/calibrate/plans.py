@@ -46,6 +46,7 @@ UNTRANSFORMED = "thin", "patches", "depthwise", "direct", "grouped", "implicit G
 NUMBER = re.compile(r"(\w+)=(\d+)")
 
 
+@cache
 def plan_of(row: Timed) -> Any:
     """The plan of a row; None where no kernel of that name runs the layer any more."""
     request = _request(row.layer, row.direction, row.group, row.device, row.products)
@@ -55,8 +56,8 @@ def plan_of(row: Timed) -> Any:
     if kernel and int(kernel[1]) > 1:
         tile = Tile(int(kernel[2]), int(kernel[3]))
         return (_ffma if row.products == "fp32" else _wgmma)(request, tile, row.variant)
-    every = (p for algorithm in _algorithms(row) for p in _offered(request, algorithm))
-    plans = [p for p in every if p.kernel == row.kernel and str(p.config) == row.variant]
+    named = row.kernel, row.variant
+    plans = [p for each in _algorithms(row) for p in _offered(request, each).get(named, ())]
     plans = plans or [*_fused(request, row), *_direct(request, row), *_patches(request, row)]
     if plans and isinstance(plans[0], WgradColumnsPlan):
         return _sharing(plans[0], row.workspace)
@@ -208,16 +209,18 @@ def _algorithms(row: Timed) -> Iterator[Algorithm | None]:
 
 
 @cache
-def _offered(request: Request, algorithm: Algorithm | None) -> tuple[Plan, ...]:
-    """What families with few block shapes have, in 16 bits too what errs as much as FP32's may."""
+def _offered(request: Request, algorithm: Algorithm | None) -> dict[tuple[str, str], list[Plan]]:
+    """What families with few block shapes have, by kernel and config, in 16 bits too what errs as
+    much as FP32's may."""
     tolerance = None if algorithm else Tolerance("direct", ADMISSIBLE)
     asked = replace(request, algorithm=algorithm, tolerance=tolerance)
-    found: list[Plan] = []
+    found: dict[tuple[str, str], list[Plan]] = {}
     for family in FAMILIES:
         serves = asked.direction in family.directions and asked.precision in family.precisions
         if serves and not family.name.startswith("gamma"):
-            found += _without_errors(family.plans, asked)
-    return tuple(found)
+            for p in _without_errors(family.plans, asked):
+                found.setdefault((p.kernel, str(p.config)), []).append(p)
+    return found
 
 
 def _without_errors(plans: Any, request: Request) -> list[Plan]:

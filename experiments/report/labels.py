@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
@@ -14,6 +15,8 @@ RADIUS = 4.0  # points of a marker, with what keeps labels off it
 FAR = 14.0  # points from which on a line leads to the label
 DISTANCES = (7.0, 14.0, 24.0, 36.0, 50.0)  # of a label's nearest edge, in points
 ANGLES = tuple(math.radians(a) for a in (-45, 45, 135, -135, 0, 90, -90, 180))
+
+Place = tuple[float, float, float, float]  # left, low, right and high end, in pixels
 
 
 @dataclass(frozen=True)
@@ -38,11 +41,11 @@ def label(
     """
     figure.draw_without_rendering()  # panels have their places from here on
     scale = figure.dpi / 72
-    taken: dict[Axes, list[Bbox]] = {}
+    taken: dict[Axes, list[Place]] = {}
     for panel, at in marks:
         x, y = panel.transData.transform(at)
         r = RADIUS * scale
-        taken.setdefault(panel, []).append(Bbox.from_extents(x - r, y - r, x + r, y + r))
+        taken.setdefault(panel, []).append((x - r, y - r, x + r, y + r))
     for one in labels:
         text = one.panel.annotate(
             one.text, one.at, xytext=(0, 0), textcoords="offset points", color=one.colour,
@@ -55,38 +58,39 @@ def label(
         x, y = one.panel.transData.transform(one.at)
         others = taken.setdefault(one.panel, [])
         places = [
-            (distance, _box((x, y), half, distance * scale, angle))
+            (distance, _place((x, y), half, distance * scale, angle))
             for distance in DISTANCES
             for angle in ANGLES
         ]
-        costs = [round(_cost(box, one.panel.bbox, others)) for _, box in places]
-        distance, best = places[costs.index(min(costs))]  # the nearest of equal ones
-        text.set_position(
-            (((best.x0 + best.x1) / 2 - x) / scale, ((best.y0 + best.y1) / 2 - y) / scale)
-        )
+        costs = _costs([place for _, place in places], one.panel.bbox, others).round()
+        distance, best = places[costs.argmin()]  # the nearest of equal ones
+        x0, y0, x1, y1 = best
+        text.set_position((((x0 + x1) / 2 - x) / scale, ((y0 + y1) / 2 - y) / scale))
         if distance < FAR and text.arrow_patch:
             text.arrow_patch.set_visible(False)
         others.append(best)
 
 
-def _box(at: tuple[float, float], half: tuple[float, float], distance: float, angle: float) -> Bbox:
+def _place(
+    at: tuple[float, float], half: tuple[float, float], distance: float, angle: float
+) -> Place:
     """Where a label of half this width and height is, so far from its point, in pixels."""
     way = math.cos(angle), math.sin(angle)
     x, y = (
         where + part * distance + (math.copysign(size, part) if abs(part) > 0.1 else 0)
         for where, size, part in zip(at, half, way, strict=True)
     )
-    return Bbox.from_extents(x - half[0], y - half[1], x + half[0], y + half[1])
+    return x - half[0], y - half[1], x + half[0], y + half[1]
 
 
-def _cost(box: Bbox, panel: Bbox, others: Sequence[Bbox]) -> float:
-    """Square pixels that others have as well; those outside the panel count four times."""
-    outside = box.width * box.height - _shared(box, panel)
-    return sum(_shared(box, other) for other in others) + 4 * outside
+def _costs(places: Sequence[Place], panel: Bbox, others: Sequence[Place]) -> np.ndarray:
+    """Square pixels of each that others have as well; those outside the panel count four times."""
+    boxes, taken = np.array(places), np.array(others).reshape(-1, 4)
+    outside = (boxes[:, 2:] - boxes[:, :2]).prod(-1) - _shared(boxes, np.array(panel.extents))
+    return _shared(boxes[:, None], taken).sum(-1) + 4 * outside
 
 
-def _shared(one: Bbox, other: Bbox) -> float:
+def _shared(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Square pixels in both."""
-    across = min(one.x1, other.x1) - max(one.x0, other.x0)
-    up = min(one.y1, other.y1) - max(one.y0, other.y0)
-    return max(0.0, across) * max(0.0, up)
+    sides = np.minimum(one[..., 2:], other[..., 2:]) - np.maximum(one[..., :2], other[..., :2])
+    return np.maximum(sides, 0).prod(-1)
