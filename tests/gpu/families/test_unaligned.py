@@ -13,6 +13,7 @@ import pytest
 import winolab
 from tests.gpu.support import host_compiler
 from tests.gpu.support.pretended import Array, Library
+from tests.gpu.support.turns import turns
 from winolab.gpu import driver
 from winolab.gpu.planner.request import DIRECTIONS
 from winolab.problem import Problem, shapes
@@ -26,6 +27,7 @@ PROBLEMS = {  # cuBLASLt's are of its own tests
     "dense": Problem.of((1, 6, 8, 32), (24, 3, 3, 32), padding=1),
 }
 TYPES = {"fp32": np.float32, "fp16": np.float16}
+NAMED = None, "direct"
 
 
 def moved(values: np.ndarray, elements: int = 1) -> np.ndarray:
@@ -44,9 +46,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_compiler, "CHECKED_EVERY", 1)
 
 
-@pytest.mark.parametrize("named", [None, "direct"])
-@pytest.mark.parametrize("precision", TYPES)
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize(("name", "precision", "named"), turns(PROBLEMS, TYPES, NAMED))
 def test_whatever_begins_between_vectors(
     name: str, precision: str, named: str | None, library: Library, checked: None
 ) -> None:
@@ -55,7 +55,7 @@ def test_whatever_begins_between_vectors(
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("named", [None, "direct"])
+@pytest.mark.parametrize("named", NAMED)
 @pytest.mark.parametrize("precision", TYPES)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_whatever_begins_between_vectors_on_a_gpu(

@@ -62,6 +62,13 @@ PROBLEMS = {
 }
 
 
+def by_turns(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Problems in two directions: filter gradients, and correlations by turns, whose kernels are
+    one."""
+    turns = enumerate(names)
+    return [(name, d) for i, name in turns for d in (DIRECTIONS[i % 2], DIRECTIONS[2])]
+
+
 def offered(problem: Problem, direction: str, precision: str, **how: Any) -> list[DepthwisePlan]:
     """Every plan of the family."""
     return list(depthwise.plans(Request(problem, direction, H100, None, precision, **how)))

@@ -13,6 +13,7 @@ from tests.gpu.families.depthwise.cases import (
     DIRECTIONS,
     PRECISIONS,
     PROBLEMS,
+    by_turns,
     check_adjoint,
     layer,
     offered,
@@ -44,8 +45,7 @@ def kernels(found: list[DepthwisePlan]) -> list[DepthwisePlan]:
     return list(kinds.values())
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "direction"), by_turns(NAMES))
 def test_results_are_those_of_fp64(name: str, direction: str) -> None:
     """Each in a precision of its own, by the last kernel, with stages and vectors if there is one;
     those of one direction by the first, too."""

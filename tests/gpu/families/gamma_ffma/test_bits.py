@@ -10,6 +10,7 @@ import pytest
 from tests.gpu import hosted
 from tests.gpu.families.gamma_ffma.predicted import predicted
 from tests.gpu.families.gamma_ffma.tiles import KERNELS
+from tests.gpu.support.turns import turns
 from winolab import algorithm as nouns
 from winolab.algorithm import Problem
 from winolab.device import H100
@@ -34,8 +35,7 @@ def case(kernel: tuple[int, int, int], direction: str):
     return algorithm, problem, a, b
 
 
-@every_direction
-@every_kernel
+@pytest.mark.parametrize(("kernel", "direction"), turns(KERNELS, CORRELATIONS), ids=str)
 def test_kernels_on_the_cpu(kernel, direction):
     algorithm, problem, a, b = case(kernel, direction)
     plans = gamma_ffma.plans(Request(problem, direction, H100, algorithm, "fp32"))

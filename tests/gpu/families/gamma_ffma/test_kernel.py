@@ -91,7 +91,7 @@ POLICIES = [
 ]  # what changes, channels, output channels
 
 
-@pytest.mark.parametrize(("alpha", "policy"), turns(CONFIGS, POLICIES))
+@pytest.mark.parametrize(("alpha", "policy"), turns(CONFIGS, POLICIES, of=3))
 def test_every_policy(alpha, policy) -> None:
     change, channels, out_channels = policy
     n, r = TILES[alpha].n, TILES[alpha].r

@@ -12,6 +12,7 @@ import pytest
 from tests.gpu import hosted, random_plans
 from tests.gpu.families.depthwise.cases import check_adjoint, on_gpu, operands, too_far
 from tests.gpu.families.grouped.cases import DIRECTIONS, PRECISIONS, PROBLEMS, layer, offered
+from tests.gpu.support.turns import turns
 from winolab.device import H100, REGISTERS
 from winolab.gpu.families.grouped import launch
 from winolab.gpu.families.grouped import plan as grouped
@@ -186,8 +187,7 @@ def test_the_kernels_spill_nothing(
     assert REGISTERS // (config.threads * granted) >= p.resident
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize(("direction", "name"), turns(DIRECTIONS, PROBLEMS))
 def test_shared_memory_has_no_conflicts(direction: str, name: str) -> None:
     """Matrices' rows lie in all banks, where outputs of two rows of a patch meet, too, and where
     there are no more of them."""

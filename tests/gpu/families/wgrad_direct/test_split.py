@@ -92,11 +92,11 @@ def exact(problem: Problem, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
 @both
 @pytest.mark.parametrize("config", SPLIT, ids=str)
 def test_gradients_are_those_of_fp64(config, execute: Execute) -> None:
-    """All have the first case and two others, which take turns, as ways to share do."""
+    """All have the first case and another, which take turns, as ways to share do."""
     turn = SPLIT.index(config)
     ran = 0
     for i, (x_shape, w_shape, padding) in enumerate(CASES):
-        if i and (turn + i) % 2:
+        if i and (turn + i) % 4:
             continue
         groups = x_shape[-1] // w_shape[-1]
         problem = Problem.of(x_shape, w_shape, padding=padding, groups=groups)
@@ -107,7 +107,7 @@ def test_gradients_are_those_of_fp64(config, execute: Execute) -> None:
         assert not flags[0]
         assert not flags[2]
         ran += 1
-    assert ran == 3
+    assert ran == 2
 
 
 @both
@@ -195,7 +195,7 @@ STEPS = {"stride": (1, 2)}, {"dilation": (1, 2)}
 @pytest.mark.parametrize(
     ("name", "steps"),
     [(name, {}) for name in adversaries.DATA]
-    + [(name, STEPS[i % 2]) for i, name in enumerate(adversaries.DATA) if i % 3 == 1],
+    + [(name, STEPS[i // 6 % 2]) for i, name in enumerate(adversaries.DATA) if i % 6 == 1],
 )
 def test_every_channel_has_the_accuracy_of_fp32(name, steps, execute: Execute) -> None:
     """With what computes it again where split products show a flag."""
