@@ -60,13 +60,14 @@ KEYS = (
     "lavin_gray_2016 table4", "im2col_winograd_2024 table3", "winrs_2025 figure12",
     "points layers", "gpu losses", "gpu frontier", "gpu counters", "gpu devices",
 )  # fmt: skip
+MOST = {"gpu counters": 60}  # rows of a table whose plans are drawn alike: all take 7 s
 SHARE = 0.3  # of the report that these tables are
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> str:
     found = {table.key: table for table in studies.tables()}
-    results = [(found[key], rows_of(found[key])) for key in KEYS]
+    results = [(found[key], rows_of(found[key])[: MOST.get(key)]) for key in KEYS]
     return page.write(results, tmp_path_factory.mktemp("report") / "report.html").read_text()
 
 
