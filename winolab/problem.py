@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal, get_args
 
 from winolab.arguments.values import (
@@ -242,12 +241,12 @@ class Problem:
         """Number of spatial dimensions."""
         return len(self.filter)
 
-    @cached_property
+    @property
     def extent(self) -> tuple[int, ...]:
         """Inputs that a dilated filter spans."""
         return tuple(d * (r - 1) + 1 for d, r in zip(self.dilation, self.filter, strict=True))
 
-    @cached_property
+    @property
     def output(self) -> tuple[int, ...]:
         """Output sizes; an input of size 0 has an output of size 0."""
         sizes = []
