@@ -56,15 +56,7 @@ def test_every_program_takes_its_words_by_a_parser() -> None:
     assert sorted(ignoring) == sorted((*WORKERS, JSON))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "experiments.report.documents",
-        "papers.winrs_2025.fits",
-        "experiments.report.notebooks",
-        "experiments.measure.ways.positions",
-    ],
-)
+@pytest.mark.parametrize("name", ["experiments.report.documents", "papers.winrs_2025.fits"])
 def test_help_is_shown_and_nothing_else_is_done(name: str) -> None:
     done = run(name, "--help")
     assert done.returncode == 0

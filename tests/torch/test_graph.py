@@ -65,6 +65,7 @@ def test_tensors_that_require_grad_have_the_same_bits_and_gradients(direction, l
         ],
         [False, True],
         [False, True],
+        of=3,
     ),
     ids=str,
 )

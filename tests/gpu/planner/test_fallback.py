@@ -11,6 +11,7 @@ import pytest
 
 from tests.gpu import hosted
 from tests.gpu.support.adversaries import BY_IMAGE, DATA, made
+from tests.gpu.support.turns import turns
 from winolab import conv_backward_data, conv_backward_filter, conv_forward, prepare_filter
 from winolab.algorithm import Problem, direct, parse_algorithm
 from winolab.device import H100
@@ -97,7 +98,7 @@ NESTED = "winograd:4x4:3x3"
 
 @pytest.mark.parametrize(
     ("name", "direction", "text"),
-    [(name, "forward", text) for name in DATA for text in (None, NESTED)]
+    [(name, "forward", text) for name, text in turns(DATA, (None, NESTED))]
     + [
         (name, "backward_data", text)
         for name in ("wide exponents", "NaN", "a tiny output channel")
