@@ -31,6 +31,7 @@ import typer
 import winolab
 from experiments.harness.facts import ROOT
 from experiments.harness.pytorch import tf32
+from experiments.measure.layer_rows import stored
 from winolab.cli import bench
 from winolab.gpu import driver, warm
 from winolab.gpu.planner.request import DIRECTIONS
@@ -54,6 +55,7 @@ GRADIENTS = "both gradients"
 BETWEEN = ", between other work"
 TOUCHED = 1 << 18  # doubles that other work reads: 2 MB, as much as a core's caches hold
 IMAGES = ((1, 56, 56, 64), (8, 56, 56, 64), (32, 56, 56, 64), (32, 14, 14, 256))
+INVARIANT = "batch_invariant"
 TIMED = 20  # calls on the GPU, in a row
 Row = dict[str, Any]
 Way = tuple[str, str]  # what is called, and of whose arrays
@@ -208,7 +210,7 @@ def _invariant(torch: Any) -> Iterator[Row]:
                 end.synchronize()
                 took.append(1e3 * begin.elapsed_time(end) / TIMED)
             yield {
-                "call": "batch_invariant", "of": "x".join(map(str, (batch, *sizes, channels))),
+                "call": INVARIANT, "of": "x".join(map(str, (batch, *sizes, channels))),
                 "arrays": "torch", "method": "winolab", "format": str(dtype).split(".")[1],
                 "invariant": invariant, "gpu_us": min(took),
             }  # fmt: skip
@@ -265,12 +267,18 @@ def _framework(torch: Any, x: Any, w: Any, dy: Any, precision: str) -> dict[str,
     }
 
 
-def main(output: Annotated[Path, typer.Option(help="File that is written.")] = RESULTS) -> None:
+def main(
+    invariant: Annotated[
+        bool, typer.Option("--invariant", help="Rows of batch_invariant alone; others stay.")
+    ] = False,
+    output: Annotated[Path, typer.Option(help="File that is written.")] = RESULTS,
+) -> None:
     """Measure on this machine, whose processor matters as much as its GPU."""
     bench.ready()
-    found = list(rows())
+    found = list(_invariant(importlib.import_module("torch")) if invariant else rows())
+    others = (row for row in stored(output) if row["call"] != INVARIANT) if invariant else ()
     machine = bench.context()
-    rewrite(output, ({**row, **machine} for row in found))
+    rewrite(output, [*others, *({**row, **machine} for row in found)])
     for row in found:
         us = row.get("host_us", row.get("gpu_us"))
         said = (row["call"], row.get("of", ""), row.get("format", ""), row.get("invariant", ""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from functools import partial
 
@@ -11,7 +12,7 @@ from matplotlib.figure import Figure
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Table, select
 from experiments.report.figures import Drawn, lines_of, mean, panels_of, with_legend
-from papers.dwm_2021 import frontier, speeds
+from papers.dwm_2021 import frontier, ranges, speeds
 
 STYLES = {"fp32": "-", "fp16": "--"}
 COLOURS = {"direct": "#55a868", "winograd": "#c44e52", "dwm": "#4c72b0"}
@@ -83,7 +84,25 @@ def measured(table: Table, rows: Sequence[Row]) -> Figure:
     return with_legend(figure, panel)
 
 
+def lost(rows: Sequence[Row]) -> Figure:
+    """FP16 on a GPU: the relative RMS of a network's kinds of layers, their geometric mean."""
+    names = list(dict.fromkeys(row["network"] for row in rows))
+    figure, panel = lines_of(names, (8, 1.4 + 0.3 * len(names)))
+    for i, column in enumerate(dict.fromkeys(row["column"] for row in rows)):
+        mine = {name: select(rows, network=name, column=column) for name in names}
+        found = {name: [r["relative_rms"] for r in some if r["relative_rms"]]
+                 for name, some in mine.items()}  # fmt: skip
+        at = [(statistics.geometric_mean(v), names.index(k)) for k, v in found.items() if v]
+        panel.plot(*zip(*at, strict=True), "os^vD"[i % 5], markersize=4, label=column)
+    panel.set_xscale("log")
+    panel.set_xlabel("relative RMS")
+    return with_legend(figure, panel)
+
+
 FIGURES: dict[str, tuple[Drawn, ...]] = {
+    ranges.MEASURED.key: (
+        (lost, "What FP16 loses on a GPU: the geometric mean of a network's kinds of layers."),
+    ),
     **{
         table.key: ((partial(measured, table), "As a GPU measured it; its name is in the rows."),)
         for table in speeds.TABLES

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from experiments.harness.jobs import Row
-from experiments.harness.tables import Cell, Table, none, one, select, stored
+from experiments.harness.tables import Cell, Table, none, one, select
 from experiments.harness.verdicts import Range, above, at_most
 from papers.dwm_2021 import networks
 from papers.dwm_2021.accuracy import CLAIMS, POINTS
@@ -207,5 +207,3 @@ MEASURED = Table(
     PAPER, "ranges_measured", "FP16 on the layers of video networks, by a GPU's kernels", none,
     _cells, CLAIMS, sources=(GPU_SOURCE,), values=("not_finite", "relative_rms"),
 )  # fmt: skip
-# Until a GPU has measured it the report has the simulated one alone.
-KEPT = (MEASURED,) if stored(GPU_SOURCE) else ()

@@ -161,6 +161,12 @@ paper.table("table14")
 paper.table("ranges")
 
 # %% [markdown]
+# The same layers, whole, by the kernels of a GPU:
+
+# %%
+paper.table("ranges_measured")
+
+# %% [markdown]
 # ## Which strategy is the fastest?
 #
 # The paper's DWM was the best on a quarter of its shapes. By the planner's model of an H100:

@@ -19,6 +19,7 @@ def planned(workspace: int, predicted: float = 1.0) -> Any:
         workspace=workspace,
         predicted=predicted,
         direction="backward_filter",
+        problem=None,
         checks_accuracy=True,
         accurate=True,
         checked_correlation=None,
@@ -49,7 +50,7 @@ def test_a_workspace_holds_the_fallbacks_behind_the_flags() -> None:
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_only_what_can_run_behind_flags_is_a_fallback(direction: str) -> None:
     """Depthwise kernels, which are the fastest here, run at once whatever the flags say."""
-    problem = Problem.of((2, 8, 8, 64), (64, 3, 3, 1), padding=1, groups=64)
+    problem = Problem.of((2, 8, 8, 64), (64, 7, 7, 1), padding=3, groups=64)
     request = Request(problem, direction, H100)
     found = candidates(request).plans
     behind = [p.fallback for p in found if p.fallback]

@@ -22,6 +22,7 @@ from tests.gpu.support.turns import turns
 from winolab.algorithm import Direct, Problem
 from winolab.device import H100, datasheet
 from winolab.gpu.planner.accuracy import incurred, predicted_rms
+from winolab.gpu.planner.fallback import few_products
 from winolab.gpu.planner.planner import Choice, candidates, plan
 from winolab.gpu.planner.recast.images import images_at_once, in_one_launch
 from winolab.gpu.planner.recast.stacked import StackedPlan, axes, stacked, stacked_problem
@@ -41,7 +42,8 @@ DIRECTIONS = ("forward", "backward_data")
 LONG = 1.0  # seconds that others take, who are to be beaten
 OFF = 1.4  # times the prediction that an error is, or the other way round, of few sums
 # Sizes and taps that strides do not divide, few channels, fewer taps than a stride, padding of
-# whole pixels and more, cut maps, what no tap reads, one to three dimensions.
+# whole pixels and more, cut maps, what no tap reads, one to three dimensions; pixels and rows that
+# blocks share.
 PROBLEMS = {
     "stem": Problem.of((2, 17, 19, 3), (16, 7, 7, 3), stride=2, padding=3),
     "wide": Problem.of((2, 14, 12, 8), (16, 5, 5, 8), stride=2, padding=2),
@@ -52,6 +54,9 @@ PROBLEMS = {
     "row": Problem.of((2, 45, 1), (16, 10, 1), stride=5),
     "cut": replace(Problem.of((1, 16, 15, 8), (8, 3, 3, 8), stride=2), padding=((-1, 1), (2, -3))),
     "unread": Problem.of((1, 16, 15, 8), (8, 2, 2, 8), stride=(5, 4)),
+    "many": Problem.of((1, 5, 4, 264), (8, 1, 1, 264), stride=2),
+    "many odd": Problem.of((1, 4, 5, 90), (8, 2, 2, 90), stride=2),
+    "long": Problem.of((1, 2100, 2), (4, 3, 2), stride=2),
     "depths": Problem.of((1, 7, 10, 9, 8), (8, 3, 4, 3, 8), padding=(1, 1, 1), stride=(2, 2, 1)),
 }
 STEM = Problem.of((32, 224, 224, 3), (64, 7, 7, 3), stride=2, padding=3)
@@ -281,6 +286,24 @@ def test_the_planner_takes_them_where_they_pay(device) -> None:
     less = plan(replace(request, workspace_limit=found.workspace))
     assert isinstance(less, StackedPlan)
     assert less.workspace <= found.workspace
+
+
+def test_products_so_few_that_all_are_likely_to_be_lost_are_left_to_others() -> None:
+    """wav2vec's first layer: ten taps of one channel, a row of which has a number that outweighs
+    the others in nearly every filter. Named, they are there."""
+    problem = Problem.of((1, 160000, 1), (512, 10, 1), stride=5)
+    request = Request(problem, "forward", datasheet("h200"))
+    found = plan(request)
+    assert isinstance(found, StackedPlan)
+    assert not found.checks_accuracy
+    checked = [p for p in candidates(request).plans if p.checks_accuracy]
+    assert not checked
+    unit = Problem.of((1, 160000, 8), (512, 2, 8))
+    assert few_products(unit, "forward")
+    assert not few_products(unit, "backward_data")
+    for precision, some in (("fp32", False), ("fp32_split", True)):
+        plans = candidates(replace(request, problem=unit, precision=precision)).plans
+        assert any(p.checks_accuracy for p in plans) == some
 
 
 def test_maps_without_a_pixel_are_left_to_others() -> None:

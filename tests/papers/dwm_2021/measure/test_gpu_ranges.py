@@ -147,8 +147,3 @@ def test_claims_are_judged_of_networks_with_rows() -> None:
     lost["winograd"] = 1e-4
     cells = simulated.MEASURED.cells(rows("TOFlow", "9x9", broken, lost))
     assert [cell.verdict for cell in cells if cell.claim] == [Verdict.DISAGREES]
-
-
-def test_until_a_gpu_has_rows_there_is_the_simulation_alone() -> None:
-    there = bool(simulated.stored(simulated.GPU_SOURCE))
-    assert [table.name for table in simulated.KEPT] == ["ranges_measured"] * there

@@ -27,12 +27,12 @@ struct StackParams {
   StackElement* stacked;  // dense
   long long batch_stride, channel_stride;  // of the map
   int channels, pitch;  // of a pixel of the map; of the smaller one's, with those that are filled up
-  int parts, across;    // blocks of a row, and of a pixel of the smaller map
   int wide;             // whether elements of both come in vectors
   StackAxis depth, height, width;
+  Quotient by_parts, by_rows, by_levels;  // blocks of a row; rows, levels of the map that is made
   Quotient by_held;      // vectors of a pixel of the smaller map that a block has
   Quotient by_channels;  // of the map, or vectors of them where ``wide``
-  Quotient by_step;      // along the width
+  Quotient by_wide, by_high, by_deep;  // phases of each axis; steps where the map is made
 };
 
 // Where an element or a vector of the smaller map's first pixel lies, and at which pixel of a row of
@@ -49,15 +49,14 @@ __device__ __forceinline__ int unstacked(const StackAxis& axis, int pixel, int p
 }
 
 __device__ __forceinline__ StackSource stack_source(const StackParams& p, int row, int element) {
-  const int above = row / p.height.stacked;
-  int channel;
-  const int behind = divide(p.by_channels, element, channel);
-  const int phase = behind % p.width.phases, of_height = behind / p.width.phases;
-  const int h = unstacked(p.height, row % p.height.stacked, of_height % p.height.phases);
-  const int d = unstacked(p.depth, above % p.depth.stacked, of_height / p.height.phases);
+  int i_h, i_d, channel, of_width, of_height;
+  const int image = divide(p.by_levels, divide(p.by_rows, row, i_h), i_d);
+  const int behind = divide(p.by_wide, divide(p.by_channels, element, channel), of_width);
+  const int of_depth = divide(p.by_high, behind, of_height);
+  const int h = unstacked(p.height, i_h, of_height), d = unstacked(p.depth, i_d, of_depth);
   if ((d | h) < 0) return {p.map, -p.width.stacked * p.width.step};
-  const int w = phase - p.width.shift;
-  return {p.map + above / p.depth.stacked * p.batch_stride + d * p.depth.stride +
+  const int w = of_width - p.width.shift;
+  return {p.map + image * p.batch_stride + d * p.depth.stride +
               h * p.height.stride + w * p.width.stride +
               channel * (p.wide ? STACK_VECTOR : p.channel_stride),
           w};
@@ -66,11 +65,11 @@ __device__ __forceinline__ StackSource stack_source(const StackParams& p, int ro
 // A row of the smaller map.
 template <bool WIDE>
 __device__ __forceinline__ void stack_row(const StackParams& p, int row, int part) {
-  constexpr int PIECES = WIDE ? 1 : STACK_VECTOR, EACH = WIDE ? STACK_EACH : 1;
+  constexpr int PIECES = WIDE ? 1 : STACK_VECTOR, EACH = WIDE ? STACK_EACH : STACK_EACH / 2;
   using Piece = typename Either<WIDE, uint4, StackElement>::type;
   __shared__ StackSource sources[STACK_HELD * PIECES];
   const int vectors = p.pitch / STACK_VECTOR, held = p.by_held.divisor;
-  const int first = part % p.across * held, here = min(held, vectors - first);
+  const int first = blockIdx.y * held, here = min(held, vectors - first);
   for (int e = threadIdx.x; e < here * PIECES; e += STACK_THREADS)
     sources[e] = stack_source(p, row, first * PIECES + e);
   __syncthreads();
@@ -80,7 +79,7 @@ __device__ __forceinline__ void stack_row(const StackParams& p, int row, int par
   for (int k = 0; k < EACH; ++k) {
     int vector;
     const int pixel = divide(
-        p.by_held, (part / p.across * EACH + k) * STACK_THREADS + threadIdx.x, vector);
+        p.by_held, (part * EACH + k) * STACK_THREADS + threadIdx.x, vector);
     const bool there = pixel < p.width.stacked && vector < here;
     const int w = pixel * p.width.step;
     const long long apart = w * p.width.stride;
@@ -98,7 +97,7 @@ __device__ __forceinline__ void stack_row(const StackParams& p, int row, int par
   for (int k = 0; k < EACH; ++k) {
     int vector;
     const int pixel = divide(
-        p.by_held, (part / p.across * EACH + k) * STACK_THREADS + threadIdx.x, vector);
+        p.by_held, (part * EACH + k) * STACK_THREADS + threadIdx.x, vector);
     if (pixel >= p.width.stacked || vector >= here) continue;
     if constexpr (WIDE) {
       to[pixel * vectors + vector] = v[k][0];
@@ -113,9 +112,10 @@ __device__ __forceinline__ void stack_row(const StackParams& p, int row, int par
 }
 
 // The pixel and the phase of the smaller map that are the map's; whether there are such.
-__device__ __forceinline__ bool stacked(const StackAxis& axis, int at, int& pixel, int& phase) {
+__device__ __forceinline__ bool stacked(const StackAxis& axis, const Quotient& by_step, int at,
+                                        int& pixel, int& phase) {
   const int shifted = at + axis.shift;
-  pixel = shifted / axis.step, phase = shifted % axis.step;
+  pixel = divide(by_step, max(0, shifted), phase);
   return shifted >= 0 && pixel < axis.stacked && phase < axis.phases;
 }
 
@@ -123,28 +123,24 @@ __device__ __forceinline__ bool stacked(const StackAxis& axis, int at, int& pixe
 template <class T>
 __device__ __forceinline__ void unstack_row(const StackParams& p, int row, int part) {
   constexpr int LENGTH = sizeof(T) / sizeof(StackElement);
-  const int h = row % p.height.size, above = row / p.height.size;
-  const int d = above % p.depth.size, image = above / p.depth.size;
-  int of_height, phase_height, of_depth, phase_depth;
-  const bool there = stacked(p.height, h, of_height, phase_height) &
-                     stacked(p.depth, d, of_depth, phase_depth);
+  int h, d, i_h, i_d, of_height, of_depth;
+  const int image = divide(p.by_levels, divide(p.by_rows, row, h), d);
+  const bool there = stacked(p.height, p.by_high, h, i_h, of_height) &
+                     stacked(p.depth, p.by_deep, d, i_d, of_depth);
   const long long pixels =
-      (((long long)image * p.depth.stacked + of_depth) * p.height.stacked + of_height) *
-      p.width.stacked;
+      (((long long)image * p.depth.stacked + i_d) * p.height.stacked + i_h) * p.width.stacked;
   const StackElement* const from =
       p.stacked + pixels * p.pitch +
-      (phase_depth * p.height.phases + phase_height) * p.width.phases * p.channels;
+      (of_depth * p.height.phases + of_height) * p.width.phases * p.channels;
   StackElement* const to = p.map + image * p.batch_stride + d * p.depth.stride + h * p.height.stride;
   const int first = part * (STACK_THREADS * STACK_EACH) + threadIdx.x;
   T v[STACK_EACH] = {};
 #pragma unroll
   for (int k = 0; k < STACK_EACH; ++k) {
-    int channel, phase;
+    int channel, i_w, of_width;
     const int w = divide(p.by_channels, first + k * STACK_THREADS, channel);
-    const int shifted = w + p.width.shift, pixel = divide(p.by_step, max(0, shifted), phase);
-    const bool is = shifted >= 0 && pixel < p.width.stacked && phase < p.width.phases;
-    if (is && there && w < p.width.size)
-      v[k] = *reinterpret_cast<const T*>(from + (long long)pixel * p.pitch + phase * p.channels +
+    if (w < p.width.size && there & stacked(p.width, p.by_wide, w, i_w, of_width))
+      v[k] = *reinterpret_cast<const T*>(from + (long long)i_w * p.pitch + of_width * p.channels +
                                          channel * LENGTH);
   }
 #pragma unroll
@@ -157,7 +153,8 @@ __device__ __forceinline__ void unstack_row(const StackParams& p, int row, int p
 
 extern "C" __global__ void __launch_bounds__(STACK_THREADS)
     winolab_stack(const __grid_constant__ StackParams p) {
-  const int row = blockIdx.x / p.parts, part = blockIdx.x % p.parts;
+  int part;
+  const int row = divide(p.by_parts, blockIdx.x, part);
   if (p.wide)
     stack_row<true>(p, row, part);
   else
@@ -166,7 +163,8 @@ extern "C" __global__ void __launch_bounds__(STACK_THREADS)
 
 extern "C" __global__ void __launch_bounds__(STACK_THREADS)
     winolab_unstack(const __grid_constant__ StackParams p) {
-  const int row = blockIdx.x / p.parts, part = blockIdx.x % p.parts;
+  int part;
+  const int row = divide(p.by_parts, blockIdx.x, part);
   if (p.wide)
     unstack_row<uint4>(p, row, part);
   else
