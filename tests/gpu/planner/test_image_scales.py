@@ -11,6 +11,7 @@ import pytest
 
 from tests.gpu import hosted
 from tests.gpu.families.depthwise.cases import on_gpu
+from tests.gpu.support.turns import turns
 from winolab.algorithm import Problem, direct, parse_algorithm
 from winolab.device import H100
 from winolab.gpu import driver
@@ -152,8 +153,7 @@ def test_images_of_one_distribution_keep_their_bits(
     np.testing.assert_array_equal(y, before)
 
 
-@each
-@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize(("name", "value"), turns(CASES, [np.nan, np.inf]))
 def test_what_is_not_finite_stays_in_its_image(name: str, value: float) -> None:
     plan, _ = made(name)
     a, b = data(plan, SIZES)

@@ -11,6 +11,7 @@ import pytest
 import winolab
 from tests.gpu import hosted
 from tests.gpu.families.fused2d.expected import ALGORITHM, AXES, DTYPES, GRADIENTS, expected
+from tests.gpu.support.turns import turns
 from winolab.algorithm import Problem
 from winolab.device import H100
 from winolab.gpu.families.fused2d import plan as fused2d
@@ -96,8 +97,7 @@ def test_odd_sizes_batches_and_channels(direction, padding) -> None:
     check(problem, direction, narrow())
 
 
-@pytest.mark.parametrize("bm", [64, 32])
-@pytest.mark.parametrize("name", [found.name for found in layouts(64)])
+@pytest.mark.parametrize(("name", "bm"), turns([found.name for found in layouts(64)], [64, 32]))
 def test_every_layout(name, bm) -> None:
     """In CHWN and NHWC, with whole blocks of images and with a rest; with two buffers where the
     paper has them, and one."""

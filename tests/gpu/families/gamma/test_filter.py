@@ -154,8 +154,9 @@ def test_two_blocks_find_it_on_the_device(direction) -> None:
         _check_same(found[1], found[0], alone)
 
 
-@pytest.mark.parametrize("order", ["NHWC", "NCHW"])
-@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+@pytest.mark.parametrize(
+    ("order", "direction"), turns(["NHWC", "NCHW"], ["forward", "backward_data"])
+)
 def test_images_are_read_with_few_bank_conflicts(order, direction) -> None:
     """At most twofold over all of a kernel's requests, where channels lie 16 floats apart too."""
     problem = Problem.of((1, 9, 20, 64), (64, 4, 4, 64), padding=1)

@@ -219,7 +219,7 @@ PROBLEMS = [
 
 
 @pytest.mark.parametrize(
-    ("case", "precision", "device"), turns(PROBLEMS, PRECISIONS, [A100, ADA]), ids=str
+    ("case", "precision", "device"), turns(PROBLEMS, PRECISIONS, [A100, ADA], of=3), ids=str
 )
 def test_every_kind_of_problem(case, precision, device) -> None:
     direction, x, w, options, text = case
