@@ -33,7 +33,8 @@ def planned(problem: Problem, precision: str, config: Config, kind: str) -> Wgra
 @pytest.mark.parametrize("execute", EXECUTE)
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 def test_gradients_are_those_of_fp64(config: Config, execute: Execute) -> None:
-    """Problems take turns with configs, so that each shape has each; strides and dilation too."""
+    """Problems take turns with configs, so that on a GPU each shape has each; strides and dilation
+    too."""
     every = [*CASES, *APART]
     first = CONFIGS.index(config)
     turns = 4 if execute is on_gpu else 2
