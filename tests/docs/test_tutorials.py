@@ -55,6 +55,8 @@ def test_what_equal_bits_cost_is_what_results_say() -> None:
     said = f"{mean} times as long in geometric mean of eight cases on an H200, from {least} times"
     assert said in text
     assert f"to {most} for 32 small ones" in text
+    half = max((re.findall(r"\| ([\d.]+) \(", line)[1] for line in layers), key=float)
+    assert f"at most {half} in FP16" in text
 
 
 def test_the_first_page_has_every_paper() -> None:
