@@ -133,7 +133,12 @@ STRUCTS = {
     "states": ("StatesParams", "simulated_tiles", [AROUND[STATES]], []),
     "outputs": ("OutputsParams", "simulated_tiles", [AROUND[OUTPUTS]], []),
     "oracle": ("Fp64Params", "simulated_fp64", [AROUND[FP64]], []),
-    "stack": ("StackParams", "stack", [stacked.PARAMS], [("StackAxis", "stack")]),
+    "stack": (
+        "StackParams",
+        "stack",
+        [stacked.PARAMS],
+        [("Quotient", "quotient"), ("StackAxis", "stack")],
+    ),
     "layout copy": ("LayoutCopyParams", "layout_copy", [layout_copy.PARAMS], []),
     "layout finish": ("LayoutFinishParams", "layout_copy", [layout_copy.FINISH_PARAMS], []),
     "epilogue": ("EpilogueParams", "epilogue", [epilogue.PARAMS], []),
@@ -200,7 +205,7 @@ STRUCTS = {
 # Fields that are structs of the same file, by the struct: their own fields lie flat in a layout.
 INNER = {
     "GroupedParams": "^(by_[a-z]+)_",
-    "StackParams": "^(depth|height|width)_",
+    "StackParams": "^(depth|height|width|by_[a-z]+)_",
     "TransformParams": "^(x|dy)_",
     "WgradThinParams": "^(depths|rows|columns)_",
     "PositionsParams": "^(of_width|of_height|of_depth|by_blocks_m)_",

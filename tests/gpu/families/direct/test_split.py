@@ -63,6 +63,22 @@ def test_split_results_are_those_of_fp64(name: str, direction: str) -> None:
     assert not confirmed
 
 
+@pytest.mark.parametrize("zeros", ["one", "a row", "all"])
+def test_a_result_that_is_0_by_chance_asks_for_no_scan(zeros: str) -> None:
+    """The output eight positions on is not; where it is 0 as well, numbers may have vanished."""
+    p = planned("1x1", "forward", WIDE)
+    a, b = operands(p.problem, "forward", "fp32")
+    b[0] = 0
+    b[0, ..., :4] = 1, -1, 1, -1
+    some = {"one": a[:1, :1, :1], "a row": a[:, :2], "all": a}[zeros]
+    some[..., 1::2] = some[..., ::2]
+    y, (lost, zero, tiny, confirmed) = flags(p, a, b)
+    assert too_far(p, a, b, y) == 0
+    assert (y[..., 0] == 0).sum() >= some[..., 0].size
+    assert zero == (zeros != "one")
+    assert (lost, tiny, confirmed) == (0, 0, 0)
+
+
 # Blocks of three and of four warpgroups.
 TALL = (
     Config(192, 128, 2, 2),

@@ -54,8 +54,9 @@ def test_predictions_are_those_measured(case) -> None:
 
 @pytest.mark.parametrize("case", ON_H200, ids=" ".join)
 def test_faster_memory_is_known(case) -> None:
+    """Within twice the fit's rms, 6 %."""
     predicted = best(*case, device=datasheet("h200")).predicted
-    assert predicted * 1e6 == pytest.approx(ON_H200[case], rel=0.07)
+    assert predicted * 1e6 == pytest.approx(ON_H200[case], rel=0.12)
     assert predicted < best(*case).predicted
 
 

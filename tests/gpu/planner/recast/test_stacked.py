@@ -57,6 +57,7 @@ PROBLEMS = {
     "many": Problem.of((1, 5, 4, 264), (8, 1, 1, 264), stride=2),
     "many odd": Problem.of((1, 4, 5, 90), (8, 2, 2, 90), stride=2),
     "long": Problem.of((1, 2100, 2), (4, 3, 2), stride=2),
+    "filled depths": Problem.of((1, 7, 5, 6, 3), (8, 4, 2, 2, 3), stride=(2, 1, 1)),
     "depths": Problem.of((1, 7, 10, 9, 8), (8, 3, 4, 3, 8), padding=(1, 1, 1), stride=(2, 2, 1)),
 }
 STEM = Problem.of((32, 224, 224, 3), (64, 7, 7, 3), stride=2, padding=3)
