@@ -390,10 +390,7 @@ MUTANTS = [
     *_of(
         "winolab/ref/algorithms/fft.py",
         "",
-        (
-            "(b, c))\n            return _complex(real, imag)",
-            "(b, c))\n            return real + 1j * imag",
-        ),
+        ("\n            return _complex(real, imag)", "\n            return real + 1j * imag"),
     ),
 ]
 
