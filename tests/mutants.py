@@ -321,7 +321,7 @@ MUTANTS = [
         "winolab/gpu/planner/recast/stacked.py",
         "tests/gpu/planner/recast/test_stacked.py",
         ("shift, read = low - step * before", "shift, read = low"),
-        ("a.step, a.phases, shift)", "a.step, a.step, shift)"),
+        ("a.stacked, a.step, a.phases, a.shift", "a.stacked, a.step, a.step, a.shift"),
         ("one and whole and dense else", "one and whole else"),
         ("one and whole and dense else", "one and dense else"),
     ),

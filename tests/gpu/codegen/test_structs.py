@@ -37,7 +37,7 @@ from winolab.gpu.families.wgrad_im2col import launch as wgrad_im2col
 from winolab.gpu.families.wgrad_thin import launch as wgrad_thin
 from winolab.gpu.families.wgrad_winograd import launch as wgrad_winograd
 from winolab.gpu.params import INT, LONG, POINTER, Layout, Params
-from winolab.gpu.planner.recast import stacked
+from winolab.gpu.planner.recast import phase_copies
 from winolab.gpu.runtime import layout_copy
 
 FFMA = gamma_ffma
@@ -136,7 +136,7 @@ STRUCTS = {
     "stack": (
         "StackParams",
         "stack",
-        [stacked.PARAMS],
+        [phase_copies.PARAMS],
         [("Quotient", "quotient"), ("StackAxis", "stack")],
     ),
     "layout copy": ("LayoutCopyParams", "layout_copy", [layout_copy.PARAMS], []),

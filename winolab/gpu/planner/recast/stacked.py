@@ -11,7 +11,7 @@ infinite or NaN, so is the result.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,16 +19,15 @@ from winolab.algorithm import Problem
 from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.words import plural
 from winolab.device import Device
-from winolab.gpu.codegen.emit import unit
-from winolab.gpu.codegen.structs import layout
 from winolab.gpu.codegen.translation_unit import TranslationUnit
-from winolab.gpu.params import MOST, VECTOR, Kernels, View, aligned, in_order, quotient
+from winolab.gpu.params import MOST, VECTOR, Kernels, View, aligned, in_order
 from winolab.gpu.planner.correlation import CORRELATIONS, three
 from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.fallback import few_products
 from winolab.gpu.planner.rates import copying
 from winolab.gpu.planner.recast.computing import ComputedByAnother
 from winolab.gpu.planner.recast.images import Choices
+from winolab.gpu.planner.recast.phase_copies import Side, StackUnit, copy
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Plan, Request
 from winolab.ref.arithmetic.split import Scale
 
@@ -36,10 +35,6 @@ WORTH, WORTH_APART = 0.9, 0.8  # times the least predicted time of others, at mo
 # Times a copy's time where channels are no whole vectors: 16 µs of 12.5, and 24 of 10 (note 117).
 # There what is predicted WORTH, but not WORTH_APART, takes 1.08 to 1.3 times as long as others.
 APART = {"forward": 1.5, "backward_data": 2.4}
-STACK, UNSTACK = "winolab_stack", "winolab_unstack"
-PARAMS = layout("StackParams", "stack", include="quotient")
-THREADS, EACH = 256, 4  # of a block, and elements or vectors of a thread
-HELD = 64  # vectors of a pixel that a block has, at most
 
 
 @dataclass(frozen=True)
@@ -91,23 +86,6 @@ def stacked_problem(p: Problem, itemsize: int) -> Problem | None:
         padding=tuple(axis.padding for axis in every),
         stride=(1,) * p.ndim,
     )
-
-
-@dataclass(frozen=True)
-class StackUnit:
-    """The kernels that stack and take apart, of elements of so many bytes."""
-
-    itemsize: int
-
-    title = "phases as channels"
-
-    def source(self) -> str:
-        """The translation unit."""
-        return unit(self.title, {"STACK_SIZE": self.itemsize}, {}, ("stack",))
-
-    def shared(self) -> dict[str, int]:
-        """Bytes of dynamic shared memory, by kernel."""
-        return dict.fromkeys((STACK, UNSTACK), 0)
 
 
 @dataclass(frozen=True)
@@ -253,19 +231,23 @@ class StackedPlan(ComputedByAnother):
         compute: Callable[[View, View], None],
     ) -> None:
         """Compute on the smaller map at that address, stacked before or taken apart behind."""
-        p, unit_problem = self.problem, self.stacked.problem
-        near = View(place, _dense(unit_problem.input, unit_problem.in_channels))
+        p, near_pitch = self.problem, self.stacked.problem.in_channels
+        near = View(place, _dense(self.stacked.problem.input, near_pitch))
+        whole = a if self._forward else out
+        size = self._size if self._forward else ITEMSIZE[self.out_dtype]
+        how = near, self._sides(whole.strides, False), p.batch, p.in_channels, near_pitch, size
         if self._forward:
-            self._copy(kernels[STACK], a, near, p.batch, p.input, 1)
+            copy(kernels, a, *how)
             compute(near, out)
         else:
             compute(a, near)
-            self._copy(kernels[UNSTACK], out, near, p.batch, p.input, 1)
+            copy(kernels, out, *how, back=True)
 
     def _stack_filter(self, kernels: Kernels, b: View, place: int) -> View:
-        whole = self._filter_at(place)
-        self._copy(kernels[STACK], b, whole, self.problem.out_channels, None, b.strides[4])
-        return whole
+        p, near = self.problem, self._filter_at(place)
+        copy(kernels, b, near, self._sides(b.strides, True), p.out_channels, p.in_channels,
+             self.stacked.problem.in_channels, self._size)  # fmt: skip
+        return near
 
     def _filter_at(self, address: int) -> View:
         p = self.stacked.problem
@@ -280,42 +262,14 @@ class StackedPlan(ComputedByAnother):
         one = max(unit_problem.filter) == 1
         return self._filter_at(b.address) if one and whole and dense else None
 
-    def _copy(
-        self, kernel: Callable[..., None], whole: View, near: View, count: int,
-        sizes: tuple[int, ...] | None, channel: int,
-    ) -> None:  # fmt: skip
-        """Launch a copy between a map, or where it has no ``sizes`` the filter, and the smaller
-        one; ``count``: of images, or of output channels."""
-        p, c = self.problem, self.problem.in_channels
-        pitch, is_filter = self.stacked.problem.in_channels, sizes is None
-        ends = [(n, a.taps, 0) if is_filter else (n, a.stacked, a.shift)
-                for n, a in zip(sizes or p.filter, self._axes, strict=True)]  # fmt: skip
-        given = [(size, few, a.step, a.phases, shift)
-                 for (size, few, shift), a in zip(ends, self._axes, strict=True)]  # fmt: skip
-        filled = [(1, 1, 1, 1, 0)] * (3 - p.ndim) + given
-        every = [(s, *axis) for s, axis in zip(whole.strides[1:4], filled, strict=True)]
-        back = not is_filter and not self._forward
-        size = ITEMSIZE[self.out_dtype] if back else self._size
-        counts = count, *(n for _, n, *_ in every)
-        moved = [s for s, n in zip(whole.strides, counts, strict=False) if n > 1]
-        vector = VECTOR // size
-        wide = not (c % vector or pitch != self._phases * c) and channel == 1
-        wide = wide and whole.in_vectors(VECTOR, moved, size)
-        sizes_of = [axis[1] if back else axis[2] for axis in every]
-        of_map, vectors = c // (vector if wide else 1), pitch // vector
-        held = min(HELD, vectors)
-        across = 1 if back else -(-vectors // held)
-        along = sizes_of[2] * (of_map if back else held)
-        parts = -(-along // (THREADS * (EACH if back or wide else EACH // 2)))
-        split = (axis[3] if back else axis[4] for axis in reversed(every))
-        divisors = parts, sizes_of[1], sizes_of[0], held, of_map, *split
-        params = PARAMS.pack(
-            whole.address, near.address, whole.strides[0], channel, c, pitch,
-            int(wide), *(n for axis in every for n in axis),
-            *(n for each in divisors for n in quotient(each)),
-        )  # fmt: skip
-        rows = count * sizes_of[0] * sizes_of[1]
-        kernel((rows * parts, across, 1), THREADS, params)
+    def _sides(self, strides: Sequence[int], of_filter: bool) -> list[Side]:
+        """The dimensions of a copy of a map, or of the filter, with these strides."""
+        p, axes = self.problem, self._axes
+        taps = [(r, a.taps, a.step, a.phases, 0) for r, a in zip(p.filter, axes, strict=True)]
+        pixels = [(n, a.stacked, a.step, a.phases, a.shift)
+                  for n, a in zip(p.input, axes, strict=True)]  # fmt: skip
+        given = [(1, 1, 1, 1, 0)] * (3 - p.ndim) + (taps if of_filter else pixels)
+        return [Side(s, *each) for s, each in zip(strides[1:4], given, strict=True)]
 
     def __str__(self) -> str:
         return "\n".join(
