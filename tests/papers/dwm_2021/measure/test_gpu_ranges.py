@@ -136,8 +136,10 @@ def test_claims_are_judged_of_networks_with_rows() -> None:
     claims = [cell for cell in cells if cell.claim]
     assert [cell.verdict for cell in claims] == [Verdict.AGREES] * 4
     whole = rows("SPyNet", "7x7", dict.fromkeys(broken, 0.0), lost)
-    first = next(cell for cell in simulated.MEASURED.cells(whole) if cell.claim)
+    first, *others = (cell for cell in simulated.MEASURED.cells(whole) if cell.claim)
     assert (first.ours, first.verdict) == (1, Verdict.DISAGREES)  # nothing has overflowed
+    (lost_less,) = others
+    assert "loses less" in lost_less.column
     told = " ".join(texts.RANGES_ON_GPU.found(cells))
     assert "4 of 4 hold." in told
     assert "from a scale of 256 on (SPyNet, 7×7 taps" in told
