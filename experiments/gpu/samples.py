@@ -23,6 +23,9 @@ GROUPS = ("dense", "1x1", "strided", "dilated", "grouped", "depthwise", "stem")
 MEANS, LEAST = {"fp32": 2.0, "fp16": 1.15, "bf16": 1.15}, {"fp32": 1.0, "fp16": 0.95, "bf16": 0.95}
 TF32 = 0.95  # FP32 over TF32
 TURNS = 4  # slow layers of each kind that are counted before others
+# Times its prediction that a layer takes, and microseconds, from which on it says that a model or a
+# kernel is wrong: the model's spread is 0.02 to 0.25.
+UNFORESEEN, LONG = 1.4, 40.0
 MEASURE = (
     "python -m experiments.measure.layers networks_forward (…_backward_data, …_backward_filter)"
 )
@@ -124,29 +127,44 @@ def below() -> list[Row]:
     return [row for _, row in sorted(found, key=lambda pair: pair[0])]
 
 
+def unforeseen() -> list[Row]:
+    """Rows of networks' layers that take UNFORESEEN times their prediction, and LONG, or more,
+    furthest first."""
+    found = [
+        (row["us"] / row["predicted_us"], row)
+        for row in latest()
+        if row.get("chosen") and row["us"] >= LONG
+    ]
+    ranked = sorted(found, key=lambda pair: -pair[0])
+    return [row for ratio, row in ranked if ratio >= UNFORESEEN]
+
+
 def slowest() -> list[tuple[str, str, str, None, str, str]]:
     """What is picked for them, in the order in which they are counted: layer, direction, products,
-    no algorithm, kernel and config. TURNS of each direction, precision and kind of layer come
-    before others."""
+    no algorithm, kernel and config. What nobody foresaw, and TURNS of each direction, precision and
+    kind of layer, come before others."""
     turns: Counter[tuple[str, ...]] = Counter()
-    ranked = []
+    ranked = [(False, _picked(row)) for row in unforeseen()]
     for one in below():
         kind = one["direction"], one["precision"], one["group"]
-        what = one["layer"], one["direction"], one["products"], None, one["kernel"], one["plan"]
-        ranked.append((turns[kind] >= TURNS, what))
+        ranked.append((turns[kind] >= TURNS, _picked(one)))
         turns[kind] += 1
-    return [what for _, what in sorted(ranked, key=lambda pair: pair[0])]
+    return list(dict.fromkeys(what for _, what in sorted(ranked, key=lambda pair: pair[0])))
+
+
+def _picked(row: Row) -> tuple[str, str, str, None, str, str]:
+    return row["layer"], row["direction"], row["products"], None, row["kernel"], row["plan"]
 
 
 def reasons() -> list[str]:
     """What counters say of networks' layers below the least: a line a layer that was counted, and
-    how many of each kind of layer there are."""
+    how many of each kind of layer there are. Then, of those that nobody foresaw."""
     counted = {
-        (row["layer"], row["direction"], row["products"], row["kernel"], row["plan"]): plan
+        (row["layer"], row["direction"], row["products"], None, row["kernel"], row["plan"]): plan
         for plan in counters.plans(stored("counters_networks"))
         for row in plan.rows[:1]
     }
-    slow = below()
+    slow, late = below(), unforeseen()
     if not counted or not slow:
         return []
     kinds = Counter((row["precision"].upper(), row["direction"].replace("_", " "), row["group"])
@@ -161,13 +179,30 @@ def reasons() -> list[str]:
         "|---|---|---|---|---|",
     ]
     for row in slow:
-        key = tuple(row[name] for name in ("layer", "direction", "products", "kernel", "plan"))
-        if plan := counted.get(key):
-            way = f"{row['precision'].upper()} {row['direction'].replace('_', ' ')}"
-            lines.append(f"| {row['layer']} {way} | {row['torch_us'] / row['us']:.2f} | "
-                         f"{row['us']:.1f} | {row['kernel']} | {_held(plan)} |")  # fmt: skip
+        if plan := counted.get(_picked(row)):
+            speed = f"{row['torch_us'] / row['us']:.2f} | {row['us']:.1f}"
+            lines.append(f"| {_named(row)} | {speed} | {row['kernel']} | {_held(plan)} |")
     rest = ", ".join(f"{' '.join(kind)} {n}" for kind, n in kinds.most_common())
-    return [*lines, "", f"All of them by kind: {rest}."]
+    lines += ["", f"All of them by kind: {rest}."]
+    if late:
+        lines += [
+            "",
+            f"{len(late)} layers of {LONG:.0f} µs and more take {UNFORESEEN} times what the "
+            "planner predicts, or more; what holds those that were counted:",
+            "",
+            "| layer | µs | predicted | kernel | what holds it |",
+            "|---|---|---|---|---|",
+        ]
+    for row in late:
+        plan = counted.get(_picked(row))
+        took = f"{row['us']:.1f} | {row['predicted_us']:.1f}"
+        held = _held(plan) if plan else "not counted yet"
+        lines.append(f"| {_named(row)} | {took} | {row['kernel']} | {held} |")
+    return lines
+
+
+def _named(row: Row) -> str:
+    return f"{row['layer']} {row['precision'].upper()} {row['direction'].replace('_', ' ')}"
 
 
 def _held(plan: counters.Counted) -> str:

@@ -86,5 +86,12 @@ def test_slow_layers_say_what_holds_them(monkeypatch) -> None:
     held = "L2 21 %, at work 40%, long scoreboard 75%; 2 launches, 100% in the main one"
     assert lines[4] == f"| a FP32 forward | 0.50 | 2.0 | direct | {held} |"
     assert lines[-1] == "All of them by kind: FP32 forward 1x1 1."
+    assert samples.slowest() == [("a", "forward", "fp32", None, "direct", "8x8")]
+    late = [{**row, **known, "plan": "4x4", "predicted_us": 50.0, "bytes": 1}
+            for row in case("c", "1x1", 70.0, 210.0, 1.0)]  # fmt: skip
+    soon = [{**row, "layer": "d", "us": 39.0, "predicted_us": 1.0} for row in late]
+    files["networks_forward"] = [*slow, *fast, *late, *soon]
+    assert samples.reasons()[-1] == "| c FP32 forward | 70.0 | 50.0 | direct | not counted yet |"
+    assert [layer for layer, *_ in samples.slowest()] == ["c", "a"]
     kept["counters_networks"] = []
     assert samples.reasons() == []

@@ -127,8 +127,9 @@ def test_slow_layers_of_networks_take_turns_by_kind(monkeypatch) -> None:
     dense = [slow(f"dense {i}", "dense") for i in range(samples.TURNS + 2)]
     rows = [slow("1x1", "1x1", "cuBLASLt"), *dense, slow("stem", "stem")]
     monkeypatch.setattr(samples, "below", lambda: rows)
+    monkeypatch.setattr(samples, "unforeseen", lambda: [slow("late", "1x1"), dense[-1]])
     names = [case.layer for case in of_networks()]
     first = [f"dense {i}" for i in range(samples.TURNS)]
-    last = [f"dense {i}" for i in range(samples.TURNS, samples.TURNS + 2)]
-    assert names == ["1x1", *first, "stem", *last]
-    assert of_networks()[0].kernel == "cuBLASLt"
+    assert names == ["late", f"dense {samples.TURNS + 1}", "1x1", *first, "stem",
+                     f"dense {samples.TURNS}"]  # fmt: skip
+    assert of_networks()[2].kernel == "cuBLASLt"
