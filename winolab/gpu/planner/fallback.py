@@ -298,20 +298,21 @@ def needs_scale(plan: Plan) -> bool:
 
 
 def with_fallback(
-    split: list[Plan], fallbacks: list[Plan], named: bool, alone: bool = False
+    split: list[Plan], fallbacks: list[Plan], named: bool, alone: bool = False, others: bool = True
 ) -> Iterator[Plan]:
     """Split products that check their accuracy, each with what computes again what they lost.
 
     That is the fastest plan that fits into the same workspace, or else the smallest. Kernels that
-    lose more than FFMA's, or are likely to, are kept where split products were ``named``, and those
-    that check nothing only to be looked at by themselves, ``alone``.
+    lose more than FFMA's, or are likely to where there are ``others``, are kept where split
+    products were ``named``, and those that check nothing only to be looked at by themselves,
+    ``alone``.
     """
     fallbacks = [f for f in fallbacks if f.fallback_correlation or f.fallback_launches]
     fastest = [(f.workspace, f) for f in sorted(fallbacks, key=lambda f: f.predicted)]
     least = min(fastest, key=lambda sized: sized[0], default=None)
     for p in split:
         few = p.checks_accuracy and few_products(p.problem, p.direction)
-        if not named and (few or not p.accurate):
+        if not named and ((few and others) or not p.accurate):
             continue
         if least and p.checks_accuracy:
             found = PlanWithFallback.of(p, least[1])

@@ -78,7 +78,8 @@ def candidates(request: Request, near: bool = False) -> Choice:
             if limit is not None and all(FLAGS + f.workspace > limit for f in fallbacks):
                 fallbacks = fallbacks + _offered(replace(ffma, workspace_limit=0))[0]
             named = request.precision == unit
-            offered = list(with_fallback(offered, fallbacks, named, alone=bool(request.config)))
+            how = {"alone": bool(request.config), "others": bool(found)}
+            offered = list(with_fallback(offered, fallbacks, named, **how))
         found += offered
         if near and found and alone:
             break

@@ -19,8 +19,9 @@ from tests.gpu.guarded import limits
 from tests.gpu.planner.recast.kept_filters import by_kept_filter
 from tests.gpu.support.pretended import Array
 from tests.gpu.support.turns import turns
-from winolab.algorithm import Direct, Problem
+from winolab.algorithm import Direct, Problem, parse_algorithm
 from winolab.device import H100, datasheet
+from winolab.gpu.families.direct.config import SPLIT_BLOCKS
 from winolab.gpu.planner.accuracy import incurred, predicted_rms
 from winolab.gpu.planner.fallback import few_products
 from winolab.gpu.planner.planner import Choice, candidates, plan
@@ -305,6 +306,21 @@ def test_products_so_few_that_all_are_likely_to_be_lost_are_left_to_others() -> 
     for precision, some in (("fp32", False), ("fp32_split", True)):
         plans = candidates(replace(request, problem=unit, precision=precision)).plans
         assert any(p.checks_accuracy for p in plans) == some
+
+
+def test_sums_of_few_products_that_nothing_else_computes_are_split() -> None:
+    """By a config, and by a tile that Tensor Cores alone have."""
+    pixels = Problem.of((8, 56, 56, 8), (64, 1, 1, 8))
+    taps = Problem.of((2, 32, 32, 1), (16, 3, 3, 1), padding=1)
+    by_tile = parse_algorithm("winograd:4x4:3x3")
+    for request in (
+        Request(pixels, "forward", H100, config=SPLIT_BLOCKS[0]),
+        Request(taps, "forward", H100, by_tile),
+    ):
+        assert few_products(request.problem, "forward")
+        found = plan(request)
+        assert found.checks_accuracy
+        assert request.config in (None, found.config)
 
 
 def test_maps_without_a_pixel_are_left_to_others() -> None:
