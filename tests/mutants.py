@@ -340,8 +340,10 @@ MUTANTS = [
     *_of(
         "winolab/gpu/families/direct/split.cuh",
         "tests/gpu/families/direct/test_split.py",
-        ("if (!(other > least && other", "if (!(other"),
-        ("if (!(other > least && other < __int_as_float(0x7f800000))) ", ""),
+        ("return sum > __fmul_rn(CHECKED_OUTPUTS, f.least)", "return sum > 0.0f"),
+        ("max(at, at / 16 * 16 + CHECKED_OUTPUTS - 1)", "at | 7"),
+        ("if (!flags[ZERO] && !told(params, work, channel, at, f)) ", ""),
+        ("  __syncwarp();  // lanes will read", "  // lanes will read"),
     ),
     *_of(
         "winolab/gpu/planner/fallback.py",

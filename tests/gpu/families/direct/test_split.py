@@ -19,7 +19,7 @@ from winolab.gpu.families.direct import launch
 from winolab.gpu.families.direct.config import SPLIT_BLOCKS, Config
 from winolab.gpu.families.direct.plan import DirectSplitPlan, ffma_plans, split_plans
 from winolab.gpu.params import View
-from winolab.gpu.planner.fallback import StridedWithFallback
+from winolab.gpu.planner.fallback import StridedWithFallback, verify
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import Request
 
@@ -65,7 +65,7 @@ def test_split_results_are_those_of_fp64(name: str, direction: str) -> None:
 
 @pytest.mark.parametrize("zeros", ["one", "a row", "all"])
 def test_a_result_that_is_0_by_chance_asks_for_no_scan(zeros: str) -> None:
-    """The output eight positions on is not; where it is 0 as well, numbers may have vanished."""
+    """Those beside it are not; where they are 0 as well, numbers may have vanished."""
     p = planned("1x1", "forward", WIDE)
     a, b = operands(p.problem, "forward", "fp32")
     b[0] = 0
@@ -77,6 +77,27 @@ def test_a_result_that_is_0_by_chance_asks_for_no_scan(zeros: str) -> None:
     assert (y[..., 0] == 0).sum() >= some[..., 0].size
     assert zero == (zeros != "one")
     assert (lost, tiny, confirmed) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("columns", [(0, 8), (8, 16), (2, 6), (12, 16), (5, 8)], ids=str)
+def test_numbers_that_vanish_beside_large_ones_are_found(columns: tuple[int, int]) -> None:
+    """Four results of a row or more that are 0, which large ones eight positions on hid; or three,
+    and a small one that large ones before it excuse."""
+    problem = layer((1, 8, 16, 32), 32, (1, 1))
+    asked = Request(problem, "forward", H100, None, "fp32_split", config=WIDE)
+    p = candidates(asked).plans[0]
+    a, b = operands(problem, "forward", "fp32")
+    first, end = columns
+    a[0, 0, first:end] *= np.float32(2.0**-60)
+    if end - first < 4:
+        a[0, 0, first - 1] *= np.float32(2.0**-30)
+    y, found = flags(p.primary, a, b)
+    assert (y[0, 0] == 0).all(-1).nonzero()[0].tolist() == [*range(first, end)]
+    assert found == [0, 1, 1, 0]
+    with pytest.raises(ValueError, match="too far apart"):
+        verify(found)
+    assert p.fallback is not None
+    assert too_far(p.fallback, a, b, hosted.execute(p, a, b)) == 0
 
 
 # Blocks of three and of four warpgroups.

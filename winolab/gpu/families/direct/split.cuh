@@ -77,26 +77,36 @@ __device__ __forceinline__ void suspect(const DirectSplitParams& params, const D
   note(params.header, {y - back * pixel - up * row, row, factors, (int)pixel, (short)wide, (short)high});
 }
 
-// Outputs of a channel, scaled as its sums were.
+// An output, scaled as its sum was.
 __device__ __forceinline__ float size_of(float output, const Factors& f) {
   return fabsf(__fmul_rn(__fmul_rn(output, inverse_of(f.last)), inverse_of(f.first)));
 }
 
-// An output that is not as large as it should be by itself, or not finite. ``beside``: the outputs at
-// the lane's other position, or null. One that tells by itself that the channel is not 0 around here
-// spares a scan of all of x where chance has made this one 0, as it does one of some 10^8.
+// Whether CHECKED_OUTPUTS of the warp's positions up to one, or its first, tell that a channel is not 0
+// around there. All of them are stored.
+__device__ __forceinline__ bool told(const DirectSplitParams& params, const DirectWorkTile& work,
+                                     int channel, int at, const Factors& f) {
+  const int last = max(at, at / 16 * 16 + CHECKED_OUTPUTS - 1);
+  float sum = 0.0f;
+#pragma unroll 1
+  for (int i = last - CHECKED_OUTPUTS + 1; i <= last; ++i) {
+    const float* const y = position(params.walk, work, i);
+    if (y) sum = __fadd_rn(sum, size_of(y[channel], f));
+  }
+  return sum > __fmul_rn(CHECKED_OUTPUTS, f.least);
+}
+
+// An output that is not as large as it should be by itself, or not finite. Where chance has made one 0,
+// as it does one of some 10^8, those beside it spare a scan of all of x.
 __device__ __forceinline__ void look_again(const DirectSplitParams& params, const DirectWorkTile& work,
-                                           const float* y, const float* beside, int channel, int at,
-                                           float back, float back_beside) {
+                                           const float* y, int channel, int at, float back) {
   // Where all is computed again anyway nothing is noted: of gradients that are far apart in size 10
   // million outputs asked for a number, which took 5.7 of 6.9 ms (docs/notes/080).
-  if (*static_cast<volatile int*>(&params.header->flags[LOST])) return;
-  const ChannelFactors of(params.rows + work.channel + channel);
-  const Factors f(of, back);
+  volatile int* const flags = params.header->flags;
+  if (flags[LOST]) return;
+  const Factors f(ChannelFactors(params.rows + work.channel + channel), back);
   if (size_of(y[channel], f) != 0.0f) return suspect(params, work, y + channel, at, f);
-  const float other = beside ? size_of(beside[channel], Factors(of, back_beside)) : 0.0f;
-  const float least = __fmul_rn(CHECKED_OUTPUTS, f.least);
-  if (!(other > least && other < __int_as_float(0x7f800000))) params.header->flags[ZERO] = 1;
+  if (!flags[ZERO] && !told(params, work, channel, at, f)) flags[ZERO] = 1;
 }
 
 // A lane's first channel of the j-th eight columns of a block: the filter's rows are in such an order
@@ -145,6 +155,7 @@ __device__ __forceinline__ void store(const DirectSplitParams& params, const Dir
     }
   }
   if (work.steps == 0) return;
+  __syncwarp();  // lanes will read what others have stored
   // They are few; a copy of this code for each sum would be too long for the instruction cache.
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -163,8 +174,7 @@ __device__ __forceinline__ void store(const DirectSplitParams& params, const Dir
 #pragma unroll 1
       for (unsigned left = small[i]; left; left &= left - 1) {
         const int bit = __ffs(left) - 1, channel = channel_of(i * 16 + bit / 2, lane) + bit % 2;
-        look_again(params, work, y[r], y[1 - r], channel, first + r * 8 + lane / 4, back[r],
-                   back[1 - r]);
+        look_again(params, work, y[r], channel, first + r * 8 + lane / 4, back[r]);
       }
   }
 }
