@@ -121,6 +121,7 @@ def unnamed(direction: str, problem: Problem, group: str, device: Device | None 
     return Request(
         problem, direction, device or driver.device(0), None, group,
         aligned=maps and whole["w"], aligned_maps=maps, aligned_outputs=whole["y"],
+        aligned_rows=problem.in_channels * problem.input[-1] % vector == 0,
     )  # fmt: skip
 
 

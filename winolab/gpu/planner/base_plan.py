@@ -81,6 +81,7 @@ class BasePlan(TakesFilters):
     accurate: bool = True
     reads_filters_in_place: bool = False
     regular_rows: bool = False
+    merges_pixels: bool = False
     plane_step: int = 0
     neighbours: int = -1
     flags: ClassVar[int] = 0

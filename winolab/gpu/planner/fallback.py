@@ -48,6 +48,7 @@ class PlanWithFallback(ComputesAs, TakesFilters):
     checks_accuracy = True
     reads_filters_in_place = False
     regular_rows = False
+    merges_pixels = False
     plane_step = 0
     neighbours = -1
 

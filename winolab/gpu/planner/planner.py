@@ -19,6 +19,7 @@ from winolab.gpu.planner.fallback import FLAGS, with_fallback
 from winolab.gpu.planner.ranking import NEAR, WORTH, least_sure, ordered
 from winolab.gpu.planner.recast.dilated import phased
 from winolab.gpu.planner.recast.images import of_any_batch
+from winolab.gpu.planner.recast.merged import merged
 from winolab.gpu.planner.recast.stacked import stacked
 from winolab.gpu.planner.recast.turned import turned
 from winolab.gpu.planner.request import PRECISIONS, Plan, Request
@@ -87,6 +88,7 @@ def candidates(request: Request, near: bool = False) -> Choice:
         least = min((p.predicted for p in found), default=0.0)
         found += phased(request, least, candidates)
         found += stacked(request, least, candidates)
+        found += merged(request, near, least, candidates)
         found += turned(request, near, least, candidates)
     if not found and not reasons:
         reasons.append(f"no CUDA kernel computes {request.direction} in {request.precision}")

@@ -77,7 +77,7 @@ class Plan(Launched, Protocol):
 
     @property
     def out_dtype(self) -> str:
-        """What the kernels write: the operands' dtype, or "float32"."""
+        """What kernels write: the operands' dtype, or "float32"."""
         ...
 
     @property
@@ -94,7 +94,7 @@ class Plan(Launched, Protocol):
     @property
     def points(self) -> str: ...
     @property
-    def scaling(self) -> str | None: ...  # of the transforms
+    def scaling(self) -> str | None: ...  # of transforms
     @property
     def simulated(self) -> str:
         """What the reference calls the arithmetic."""
@@ -115,7 +115,7 @@ class Plan(Launched, Protocol):
     def config(self) -> KernelConfig: ...  # of the family's kernels
     @property
     def workspace(self) -> int:
-        """Bytes that the launch needs beside its arrays."""
+        """Bytes that a launch needs beside its arrays."""
         ...
 
     @property
@@ -124,10 +124,7 @@ class Plan(Launched, Protocol):
         ...
 
     @property
-    def beside(self) -> int:
-        """Bytes of workspace beside the transformed filter: what ``run`` needs."""
-        ...
-
+    def beside(self) -> int: ...  # bytes of workspace that ``run`` needs beside that filter
     @property
     def predicted(self) -> float: ...  # everything included
     @property
@@ -136,9 +133,7 @@ class Plan(Launched, Protocol):
         ...
 
     @property
-    def accurate(self) -> bool:
-        """Whether the error is no larger than that of the kernels on FFMA units."""
-        ...
+    def accurate(self) -> bool: ...  # errs no more than kernels on FFMA units
 
     @property
     def reads_filters_in_place(self) -> bool:
@@ -147,8 +142,12 @@ class Plan(Launched, Protocol):
 
     @property
     def regular_rows(self) -> bool:
-        """Whether all pixels of an array, or a filter's output channels, have to lie at one
-        distance."""
+        """Whether an array's pixels, or a filter's output channels, have to lie at one distance."""
+        ...
+
+    @property
+    def merges_pixels(self) -> bool:
+        """Whether pixels of x's and dx's rows, and taps of a filter's, have to lie side by side."""
         ...
 
     @property
@@ -158,8 +157,8 @@ class Plan(Launched, Protocol):
 
     @property
     def plane_step(self) -> int:
-        """Bytes that have to divide the distances of planes, an image's channels, and of images,
-        for kernels to read and write maps channels-first, where they lie; 0: they are copied."""
+        """Bytes that have to divide the distances of an image's planes, and of images, for kernels
+        to read and write maps channels-first, where they lie; 0: they are copied."""
         ...
 
     @property
@@ -287,7 +286,8 @@ class Request:
     residual or activation follow, in a pass behind where a plan's kernels have none; ``planes``,
     that maps lie channels-first; ``in_phases``, that passes may each have flags (recast);
     ``batch_invariant``, that every batch is to give an image the same bits (recast/images.py);
-    ``aligned_outputs``, whether y, or dy, allows vector loads (None: as ``aligned``).
+    ``aligned_outputs``, whether y, or dy, allows vector loads, ``aligned_rows``, whether rows of x,
+    or dx, without gaps begin at vectors (None: as ``aligned``).
     """
 
     problem: Problem
@@ -298,6 +298,7 @@ class Request:
     aligned: bool = field(default=True, kw_only=True)
     aligned_maps: bool | None = field(default=None, kw_only=True)
     aligned_outputs: bool | None = field(default=None, kw_only=True)
+    aligned_rows: bool | None = field(default=None, kw_only=True)
     config: KernelConfig | None = field(default=None, kw_only=True)
     workspace_limit: int | None = field(default=None, kw_only=True)
     out_dtype: str | None = field(default=None, kw_only=True)

@@ -79,6 +79,19 @@ class ArrayLayout:
         """Whether every pixel, of filters every output channel, lies as far from the next."""
         return pitch(self.shape[:-1], self.strides[:-1], self.shape[-1]) is not None
 
+    @property
+    def side_by_side(self) -> bool:
+        """Whether the channels of a row's pixels follow those of the one before."""
+        return self.strides[-2] == self.shape[-1] * self.strides[-1]
+
+    def aligned_rows(self, itemsize: int) -> bool:
+        """Whether every row begins at a VECTOR, where pixels lie ``side_by_side``, or in a copy in
+        which they do."""
+        if not self.side_by_side:
+            return self.shape[-1] * self.shape[-2] * itemsize % VECTOR == 0
+        rows = zip(self.shape[:-2], self.strides[:-2], strict=True)
+        return self.address_aligned and all(n <= 1 or s * itemsize % VECTOR == 0 for n, s in rows)
+
     def planes(self, step: int, itemsize: int) -> ArrayLayout | None:
         """The array as it lies, as a matrix an image of channels that are planes without gaps;
         None where it is none, where its address is not aligned or ``step`` bytes do not divide the

@@ -233,7 +233,8 @@ def transform(
         return Transformed(None, dtype, index, False, None, 0)
     with library.on(index):
         chosen = smaller.filter_plan(asked)
-        if asked.b and asked.b.copied:
+        apart = chosen.merges_pixels and asked.b and not asked.b.layout.side_by_side
+        if asked.b and (asked.b.copied or apart):
             w = library.contiguous(w)
         try:
             memory = library.empty((chosen.prepared_size,), "uint8", index)

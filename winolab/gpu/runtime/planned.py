@@ -79,7 +79,10 @@ class PlannedCall:
             )
         rows = chosen is not None and chosen.regular_rows
         far = chosen is not None and not _near(out, chosen.neighbours)
-        if out is not fresh and (written != asked.out_dtype or far or (rows and not out.regular)):
+        merges = chosen is not None and chosen.merges_pixels
+        apart = merges and asked.direction != "forward" and not out.side_by_side
+        irregular = far or apart or (rows and not out.regular)
+        if out is not fresh and (written != asked.out_dtype or irregular):
             out = fresh
             chosen = plan_for(asked, out)
         a, b = asked.a, asked.b
@@ -87,6 +90,9 @@ class PlannedCall:
             b = Operand.of(b.layout, b.layout.direct and b.layout.aligned(ITEMSIZE[asked.dtype]))
         if rows:
             a, b = _regular(a), b and _regular(b)
+        if chosen and chosen.merges_pixels:
+            a = a if asked.direction == "backward_data" else _side_by_side(a)
+            b = b if not b or asked.gradient else _side_by_side(b)
         if chosen and not _near(a.layout, chosen.neighbours):
             a = Operand.of(a.given, False)
         if chosen and b and asked.gradient and not _near(b.layout, chosen.neighbours):
@@ -198,6 +204,11 @@ def _regular(operand: Operand) -> Operand:
     return operand if operand.copied else Operand.of(operand.given, operand.layout.regular)
 
 
+def _side_by_side(operand: Operand) -> Operand:
+    """The operand read in place only where the pixels of its rows lie side by side."""
+    return operand if operand.layout.side_by_side else Operand.of(operand.given, False)
+
+
 def _near(lies: ArrayLayout, along: int) -> bool:
     """Whether pixels along that dimension are no farther from each other than kernels take."""
     return lies.strides[along - 1] <= MAX_STRIDE
@@ -236,7 +247,7 @@ def _request_of_arrays(asked: Resolved, out: ArrayLayout) -> Request:
     finished = asked.finishing is not None
     return request_of(
         asked, aligned=aligned, aligned_maps=maps, aligned_outputs=_outputs(asked, out),
-        finished=finished,
+        aligned_rows=_rows(asked, out), finished=finished,
     )  # fmt: skip
 
 
@@ -259,7 +270,15 @@ def _outputs(asked: Resolved, out: ArrayLayout) -> bool:
     """Whether y or dy allows vector loads."""
     if asked.direction == "forward":
         return out.aligned(ITEMSIZE[asked.computed])
-    return asked.a.layout.aligned(ITEMSIZE[asked.dtype])
+    dy = asked.b if asked.gradient and asked.b else asked.a
+    return dy.layout.aligned(ITEMSIZE[asked.dtype])
+
+
+def _rows(asked: Resolved, out: ArrayLayout) -> bool:
+    """Whether rows of x or dx without gaps begin at vectors."""
+    if asked.direction == "backward_data":
+        return out.aligned_rows(ITEMSIZE[asked.computed])
+    return asked.a.layout.aligned_rows(ITEMSIZE[asked.dtype])
 
 
 def _product_of_planes(request: Request, chosen: Plan, asked: Resolved, out: ArrayLayout) -> Plan:
@@ -296,6 +315,7 @@ def request_of(
     aligned: bool,
     aligned_maps: bool | None = None,
     aligned_outputs: bool | None = None,
+    aligned_rows: bool | None = None,
     finished: bool = False,
 ) -> Request:
     """What the planner is asked; the other arguments are Request's."""
@@ -309,6 +329,7 @@ def request_of(
         aligned=aligned,
         aligned_maps=aligned_maps,
         aligned_outputs=aligned_outputs,
+        aligned_rows=aligned_rows,
         config=options.config,
         workspace_limit=options.workspace_limit,
         out_dtype=asked.computed,

@@ -330,6 +330,16 @@ def test_maps_without_a_pixel_are_left_to_others() -> None:
     assert not list(stacked(Request(p, "forward", H100), LONG, candidates))
 
 
+def test_pixels_of_more_blocks_than_a_grid_is_wide_are_left_to_others() -> None:
+    """A phase of 2²⁴ channels and a few has a block more."""
+    found = []
+    for channels in (1 << 24, (1 << 24) - 256):
+        p = Problem.of((1, 3, channels), (8, 1, channels), stride=2)
+        found.append(list(stacked(Request(p, "forward", H100), LONG, candidates)))
+    assert not found[0]
+    assert found[1]
+
+
 @pytest.mark.parametrize("precision", ["fp32_ffma", "fp32_split", "fp16"])
 def test_whole_calls_are_those_of_the_reference(library, precision, monkeypatch) -> None:
     """Bias and activation, in the kernels or behind them; the filter kept; channels first."""

@@ -16,6 +16,7 @@ PARAMS = layout("StackParams", "stack", include="quotient")
 # As stack.cuh has them: of a block; elements or vectors of a thread, of apart elements half as many
 # vectors; vectors of a pixel of the smaller map that a block has at most.
 THREADS, EACH, HELD = 256, 4, 64
+MOST_PITCH = HELD * VECTOR * 65_535  # bytes of a pixel, whose blocks are a grid's second dimension
 
 
 @dataclass(frozen=True)

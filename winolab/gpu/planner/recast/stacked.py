@@ -27,7 +27,7 @@ from winolab.gpu.planner.fallback import few_products
 from winolab.gpu.planner.rates import copying
 from winolab.gpu.planner.recast.computing import ComputedByAnother
 from winolab.gpu.planner.recast.images import Choices
-from winolab.gpu.planner.recast.phase_copies import Side, StackUnit, copy
+from winolab.gpu.planner.recast.phase_copies import MOST_PITCH, Side, StackUnit, copy
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Plan, Request
 from winolab.ref.arithmetic.split import Scale
 
@@ -314,6 +314,8 @@ def stacked(
     same = direction == "forward" or request.stored == request.dtype
     near = stacked_problem(p, size) if max(p.dilation) == p.groups == 1 and same else None
     if not near or max(math.prod(v) for v in (p.x_shape, near.x_shape, near.w_shape)) > MOST:
+        return
+    if size * near.in_channels > MOST_PITCH:
         return
     most = (WORTH_APART if p.in_channels % (VECTOR // size) else WORTH) * least
     if _copies(p, near, size, direction, request.device) >= most:

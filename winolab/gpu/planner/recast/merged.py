@@ -1,0 +1,138 @@
+"""Layers that meet every pixel of a row once, their stride being as long as their filter: as many
+pixels are one, of all their channels.
+
+Where pixels lie side by side, nothing is copied: a row of W pixels of C channels is one of W / s
+pixels of s C, and a filter's row one tap of as many. Copies read whole lines of memory then, and
+few channels become several. Patches of vision transformers are such layers, and those by which
+networks halve their maps without overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from winolab.algorithm import Problem
+from winolab.arguments.epilogue import Epilogue
+from winolab.gpu.params import VECTOR, Kernels, View
+from winolab.gpu.planner.ranking import WORTH
+from winolab.gpu.planner.recast.computing import ComputedByAnother
+from winolab.gpu.planner.recast.images import Choices
+from winolab.gpu.planner.request import ITEMSIZE, Plan, Request
+from winolab.ref.arithmetic.split import Scale
+
+WIDTH = 3  # a view's stride from pixel to pixel of a row
+# What the operands and the result are.
+ROLES = {"forward": "xwy", "backward_data": "ywx", "backward_filter": "xyw"}
+
+
+@dataclass(frozen=True)
+class MergedPlan(ComputedByAnother):
+    """One call whose ``merged`` problem another plan computes, where x, w and their gradients
+    lie."""
+
+    direction: str
+    problem: Problem
+    merged: Plan
+
+    merges_pixels = True
+
+    @property
+    def computing(self) -> Plan:
+        """The plan of the merged problem."""
+        return self.merged
+
+    @property
+    def kernel(self) -> str:
+        """The plan's, and of how many pixels one is."""
+        return f"{self.merged.kernel} on pixels of {self.problem.stride[-1]}"
+
+    @property
+    def solved(self) -> Problem:
+        """The problem that kernels compute."""
+        return self.merged.solved
+
+    def scaled(self, scale: Scale | None) -> MergedPlan:
+        """The plan with the caller's scale where its products are split."""
+        return replace(self, merged=self.merged.scaled(scale)) if scale else self
+
+    def with_epilogue(self, epilogue: Epilogue) -> MergedPlan | None:
+        """The plan whose kernels apply it as they store y; None where they cannot."""
+        found = self.merged.with_epilogue(epilogue)
+        return replace(self, merged=found) if found else None
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all on the current stream."""
+        roles = ROLES[self.direction]
+        a, b, out = (self._seen(*each) for each in zip((a, b, out), roles, strict=True))
+        self.merged.launch(kernels, a, b, out, workspace, index)
+
+    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
+        """Transform the filter."""
+        self.merged.prepare(kernels, self._seen(b, "w"), prepared, index)
+
+    def run(
+        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
+    ) -> None:
+        """As ``launch``, with the filter transformed."""
+        of_a, _, of_out = ROLES[self.direction]
+        a, out = self._seen(a, of_a), self._seen(out, of_out)
+        self.merged.run(kernels, a, prepared, out, workspace, index)
+
+    def _seen(self, view: View, role: str) -> View:
+        """The view as kernels see it."""
+        if role == "y":
+            return view
+        strides = list(view.strides)
+        strides[WIDTH] *= self.problem.stride[-1]
+        return replace(view, strides=tuple(strides))
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                self.problem.told(self.direction),
+                f"{self.problem.stride[-1]} pixels of a row as one:",
+                str(self.merged),
+            ]
+        )
+
+
+def merged(
+    request: Request, near: bool, least: float, candidates: Callable[[Request, bool], Choices]
+) -> Iterator[MergedPlan]:
+    """Plans where they are predicted to be WORTH it beside others that take ``least`` seconds, of a
+    request that leaves the algorithm to the planner, whose ``candidates`` are."""
+    p, s = request.problem, request.problem.stride[-1]
+    named = request.algorithm or request.config or request.planes
+    once = s == p.filter[-1] > 1 and p.padding[-1] == (0, 0) and p.dilation[-1] == 1
+    # Pixels behind the last whole ones are read by nothing; of dx they would have to be filled.
+    whole = request.direction != "backward_data" or s * p.output[-1] == p.input[-1]
+    if named or not once or not whole or p.groups > 1 or p.empty:
+        return
+    vector = VECTOR // ITEMSIZE[request.dtype]
+    rows, ends = (request.aligned if flag is None else flag
+                  for flag in (request.aligned_rows, request.aligned_outputs))  # fmt: skip
+    asked = replace(
+        request, problem=merged_problem(p), aligned_maps=None, aligned_rows=None,
+        aligned=rows and ends and s * p.in_channels % vector == 0,
+    )  # fmt: skip
+    with suppress(ValueError):  # no plan keeps to the tolerance
+        for plan in candidates(asked, near).plans:
+            in_rows = plan.regular_rows or plan.plane_step
+            flags = plan.flags and not request.in_phases
+            if plan.predicted <= WORTH * least and not in_rows and not flags:
+                yield MergedPlan(request.direction, p, plan)
+
+
+def merged_problem(p: Problem) -> Problem:
+    """The problem of a pixel for as many of a row as its stride is long."""
+    return replace(
+        p,
+        in_channels=p.in_channels * p.stride[-1],
+        input=(*p.input[:-1], p.output[-1]),
+        filter=(*p.filter[:-1], 1),
+        stride=(*p.stride[:-1], 1),
+    )
