@@ -82,13 +82,15 @@ class ArrayLayout:
     @property
     def side_by_side(self) -> bool:
         """Whether the channels of a row's pixels follow those of the one before."""
-        return self.strides[-2] == self.shape[-1] * self.strides[-1]
+        step = self.strides[-1] if self.shape[-1] > 1 else 1  # one channel's stride says nothing
+        return self.strides[-2] == self.shape[-1] * step
 
     def aligned_rows(self, itemsize: int) -> bool:
         """Whether every row begins at a VECTOR, where pixels lie ``side_by_side``, or in a copy in
         which they do."""
-        if not self.side_by_side:
-            return self.shape[-1] * self.shape[-2] * itemsize % VECTOR == 0
+        whole = self.shape[-1] * self.shape[-2] * itemsize % VECTOR == 0
+        if not self.side_by_side or not whole:  # as of an image alone, wherever in a batch it lies
+            return whole
         rows = zip(self.shape[:-2], self.strides[:-2], strict=True)
         return self.address_aligned and all(n <= 1 or s * itemsize % VECTOR == 0 for n, s in rows)
 

@@ -16,7 +16,7 @@ from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.arrays import Library, library_of
 from winolab.gpu.runtime.call import prepare_call, record_filter
 from winolab.gpu.runtime.layout_copy import KERNEL, Finishing, LayoutCopy
-from winolab.gpu.runtime.planned import plan_for, request_of
+from winolab.gpu.runtime.planned import plan_for, request_of, taken_aligned
 from winolab.gpu.runtime.replay import Recording, address_of
 from winolab.gpu.runtime.resolve import Resolved, Transformed, resolve, resolve_filter
 from winolab.options import Convolution, ConvOptions
@@ -233,9 +233,6 @@ def transform(
         return Transformed(None, dtype, index, False, None, 0)
     with library.on(index):
         chosen = smaller.filter_plan(asked)
-        apart = chosen.merges_pixels and asked.b and not asked.b.layout.side_by_side
-        if asked.b and (asked.b.copied or apart):
-            w = library.contiguous(w)
         try:
             memory = library.empty((chosen.prepared_size,), "uint8", index)
         except MemoryError as error:
@@ -244,11 +241,16 @@ def transform(
             smaller.less(asked, library, error, chosen.prepared_size, apart=True)
             chosen = smaller.filter_plan(asked)
             memory = library.empty((chosen.prepared_size,), "uint8", index)
+        if b := asked.b:
+            copied = b.copied or (chosen.merges_pixels and not b.layout.side_by_side)
+            if copied and chosen.merges_pixels and options.layout == "channels_first":
+                w = library.channels_first(library.contiguous(library.channels_last(w)))
+            elif copied:
+                w = library.contiguous(w)
         address, stream = library.address(memory), library.stream(index)
         driver.make_current(index)
         layout = ArrayLayout.of(library.describe(w), options.layout)
         recording = record_filter(chosen, layout, index)
         recording.replay(stream, library.address(w), address)
-    aligned = asked.a.layout.aligned(ITEMSIZE[dtype])
-    aligned = aligned and asked.fresh.aligned(ITEMSIZE[asked.computed])
+    aligned = taken_aligned(asked, chosen)
     return Transformed(chosen, dtype, index, aligned, memory, address)

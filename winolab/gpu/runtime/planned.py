@@ -281,6 +281,14 @@ def _rows(asked: Resolved, out: ArrayLayout) -> bool:
     return asked.a.layout.aligned_rows(ITEMSIZE[asked.dtype])
 
 
+def taken_aligned(asked: Resolved, chosen: Plan) -> bool:
+    """Whether the plan of a filter apart takes other arrays to be aligned, as new ones are."""
+    out = asked.fresh
+    if chosen.merges_pixels:
+        return _rows(asked, out) and _outputs(asked, out)
+    return asked.a.layout.aligned(ITEMSIZE[asked.dtype]) and out.aligned(ITEMSIZE[asked.computed])
+
+
 def _product_of_planes(request: Request, chosen: Plan, asked: Resolved, out: ArrayLayout) -> Plan:
     """The plan, or cuBLASLt's for maps that it has copied and that lie channels-first."""
     maps = [asked.a, asked.b] if asked.gradient else [asked.a]

@@ -15,6 +15,7 @@ from tests.gpu import hosted
 from tests.gpu.families.depthwise.cases import on_gpu, operands
 from tests.gpu.guarded import UNIT, limits
 from tests.gpu.planner.recast.kept_filters import by_kept_filter
+from tests.gpu.planner.recast.merged_plans import LONG, planned
 from tests.gpu.support.pretended import Array
 from winolab.algorithm import Direct, Problem
 from winolab.device import H100, datasheet
@@ -27,7 +28,6 @@ from winolab.gpu.runtime.cache import plans as kept
 from winolab.problem import shapes
 from winolab.ref.algorithms import convolution
 
-LONG = 1.0  # seconds that others take, who are to be beaten
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
 PROBLEMS = {
     "patches": Problem.of((2, 12, 16, 3), (16, 4, 4, 3), stride=4),
@@ -45,17 +45,6 @@ CASES = [
 CASES.remove(("left over", "fp32", "backward_data"))  # has no such plan
 CASES.remove(("patches", "fp32", "backward_filter"))
 CASES.append(("patches", "fp16", "backward_filter"))
-
-
-def planned(problem: Problem, direction: str, precision: str, apart: bool = False) -> MergedPlan:
-    """The fastest plan on pixels that are one; ``apart``: whose filter is made ready beforehand."""
-    asked = Request(problem, direction, H100, None, precision)
-
-    def chosen(request: Request, near: bool) -> Choice:
-        every = candidates(request)
-        return replace(every, plans=tuple(p for p in every.plans if p.prepared_size or not apart))
-
-    return next(merged(asked, False, LONG, chosen))
 
 
 def check(name: str, precision: str, direction: str, execute: Callable) -> None:

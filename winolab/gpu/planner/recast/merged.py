@@ -53,6 +53,10 @@ class MergedPlan(ComputedByAnother):
         """The problem that kernels compute."""
         return self.merged.solved
 
+    @property
+    def reads_filters_in_place(self) -> bool:
+        return self.merged.reads_filters_in_place
+
     def scaled(self, scale: Scale | None) -> MergedPlan:
         """The plan with the caller's scale where its products are split."""
         return replace(self, merged=self.merged.scaled(scale)) if scale else self
@@ -87,6 +91,8 @@ class MergedPlan(ComputedByAnother):
         if role == "y":
             return view
         strides = list(view.strides)
+        if role == "w" and self.problem.in_channels == 1:  # that of one channel may be any
+            strides[-1] = strides[WIDTH]
         strides[WIDTH] *= self.problem.stride[-1]
         return replace(view, strides=tuple(strides))
 
