@@ -88,7 +88,7 @@ class PlannedCall:
         a, b = asked.a, asked.b
         if b and not b.copied and chosen and chosen.reads_filters_in_place:
             b = Operand.of(b.layout, b.layout.direct and b.layout.aligned(ITEMSIZE[asked.dtype]))
-        if rows:
+        if chosen and chosen.regular_rows:
             a, b = _regular(a), b and _regular(b)
         if chosen and chosen.merges_pixels:
             a = a if asked.direction == "backward_data" else _side_by_side(a)
