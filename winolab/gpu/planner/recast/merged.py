@@ -14,21 +14,17 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from winolab.algorithm import Problem
-from winolab.arguments.epilogue import Epilogue
-from winolab.gpu.params import VECTOR, Kernels, View
+from winolab.gpu.params import VECTOR, View
 from winolab.gpu.planner.ranking import WORTH
-from winolab.gpu.planner.recast.computing import ComputedByAnother
+from winolab.gpu.planner.recast.computing import SeesOtherwise
 from winolab.gpu.planner.recast.images import Choices
 from winolab.gpu.planner.request import ITEMSIZE, Plan, Request
-from winolab.ref.arithmetic.split import Scale
 
 WIDTH = 3  # a view's stride from pixel to pixel of a row
-# What the operands and the result are.
-ROLES = {"forward": "xwy", "backward_data": "ywx", "backward_filter": "xyw"}
 
 
 @dataclass(frozen=True)
-class MergedPlan(ComputedByAnother):
+class MergedPlan(SeesOtherwise):
     """One call whose ``merged`` problem another plan computes, where x, w and their gradients
     lie."""
 
@@ -48,43 +44,8 @@ class MergedPlan(ComputedByAnother):
         """The plan's, and of how many pixels one is."""
         return f"{self.merged.kernel} on pixels of {self.problem.stride[-1]}"
 
-    @property
-    def solved(self) -> Problem:
-        """The problem that kernels compute."""
-        return self.merged.solved
-
-    @property
-    def reads_filters_in_place(self) -> bool:
-        return self.merged.reads_filters_in_place
-
-    def scaled(self, scale: Scale | None) -> MergedPlan:
-        """The plan with the caller's scale where its products are split."""
-        return replace(self, merged=self.merged.scaled(scale)) if scale else self
-
-    def with_epilogue(self, epilogue: Epilogue) -> MergedPlan | None:
-        """The plan whose kernels apply it as they store y; None where they cannot."""
-        found = self.merged.with_epilogue(epilogue)
-        return replace(self, merged=found) if found else None
-
-    def launch(
-        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
-    ) -> None:
-        """Compute all on the current stream."""
-        roles = ROLES[self.direction]
-        a, b, out = (self._seen(*each) for each in zip((a, b, out), roles, strict=True))
-        self.merged.launch(kernels, a, b, out, workspace, index)
-
-    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
-        """Transform the filter."""
-        self.merged.prepare(kernels, self._seen(b, "w"), prepared, index)
-
-    def run(
-        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
-    ) -> None:
-        """As ``launch``, with the filter transformed."""
-        of_a, _, of_out = ROLES[self.direction]
-        a, out = self._seen(a, of_a), self._seen(out, of_out)
-        self.merged.run(kernels, a, prepared, out, workspace, index)
+    def _by(self, plan: Plan) -> MergedPlan:
+        return replace(self, merged=plan)
 
     def _seen(self, view: View, role: str) -> View:
         """The view as kernels see it."""

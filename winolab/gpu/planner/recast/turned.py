@@ -13,20 +13,18 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from winolab.algorithm import Problem
-from winolab.arguments.epilogue import Epilogue
-from winolab.gpu.params import MAX_STRIDE, MOST, Kernels, View
+from winolab.gpu.params import MAX_STRIDE, MOST, View
 from winolab.gpu.planner.ranking import WORTH
-from winolab.gpu.planner.recast.computing import ComputedByAnother
+from winolab.gpu.planner.recast.computing import SeesOtherwise
 from winolab.gpu.planner.recast.images import Choices
 from winolab.gpu.planner.request import Plan, Request
-from winolab.ref.arithmetic.split import Scale
 
 T = TypeVar("T")
 NAMES = {-3: "depth", -2: "height"}
 
 
 @dataclass(frozen=True)
-class TurnedPlan(ComputedByAnother):
+class TurnedPlan(SeesOtherwise):
     """One call whose last dimension changes places with the one ``along`` which tiles lie then."""
 
     direction: str
@@ -48,43 +46,10 @@ class TurnedPlan(ComputedByAnother):
         """The plan's, and along what its tiles lie."""
         return f"{self.turned.kernel} along the {NAMES[self.along]}"
 
-    @property
-    def solved(self) -> Problem:
-        """The problem that kernels compute."""
-        return self.turned.solved
+    def _by(self, plan: Plan) -> TurnedPlan:
+        return replace(self, turned=plan)
 
-    @property
-    def reads_filters_in_place(self) -> bool:
-        return self.turned.reads_filters_in_place
-
-    def scaled(self, scale: Scale | None) -> TurnedPlan:
-        """The plan with the caller's scale where its products are split."""
-        return replace(self, turned=self.turned.scaled(scale)) if scale else self
-
-    def with_epilogue(self, epilogue: Epilogue) -> TurnedPlan | None:
-        """The plan whose kernels apply it as they store y; None where they cannot."""
-        found = self.turned.with_epilogue(epilogue)
-        return replace(self, turned=found) if found else None
-
-    def launch(
-        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
-    ) -> None:
-        """Compute all groups on the current stream."""
-        a, b, out = (self._seen(view) for view in (a, b, out))
-        self.turned.launch(kernels, a, b, out, workspace, index)
-
-    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
-        """Transform the filter."""
-        self.turned.prepare(kernels, self._seen(b), prepared, index)
-
-    def run(
-        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
-    ) -> None:
-        """As ``launch``, with the filter transformed."""
-        a, out = self._seen(a), self._seen(out)
-        self.turned.run(kernels, a, prepared, out, workspace, index)
-
-    def _seen(self, view: View) -> View:
+    def _seen(self, view: View, role: str) -> View:
         """The view as kernels see it; before its three dimensions is the stride of images, or of
         output channels, behind those of a filter that of channels."""
         first, *sides = view.strides[:4]
