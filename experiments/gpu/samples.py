@@ -160,7 +160,7 @@ def reasons() -> list[str]:
     """What counters say of networks' layers below the least: a line a layer that was counted, and
     how many of each kind of layer there are. Then, of those that nobody foresaw."""
     counted = {
-        (row["layer"], row["direction"], row["products"], None, row["kernel"], row["plan"]): plan
+        _picked(row): plan
         for plan in counters.plans(stored("counters_networks"))
         for row in plan.rows[:1]
     }

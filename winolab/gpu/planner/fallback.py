@@ -19,7 +19,6 @@ from winolab.algorithm import Algorithm, Problem
 from winolab.gpu.codegen.translation_unit import TranslationUnit, Without
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.base_plan import ComputesAs, TakesFilters
-from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.fallback_units import FallbackUnit, OneLaunchUnit, joined, renamed
 from winolab.gpu.planner.request import (
@@ -285,7 +284,7 @@ def few_products(problem: Problem, direction: str) -> bool:
     """Whether one of a filter's numbers is likely to be half of all in its row's squares, whose
     results are always computed again (scale.cuh): of 64 rows of normal numbers one has such a
     number in 79 % of filters of 16 products a sum, in 15 % of 23, in 4 % of 27."""
-    if direction not in CORRELATIONS:
+    if direction == "backward_filter":  # sums pixels
         return False
     channels = problem.in_channels if direction == "forward" else problem.out_channels
     return channels // problem.groups * math.prod(problem.filter) < FEW_PRODUCTS

@@ -13,7 +13,7 @@ import pytest
 import winolab
 from tests.gpu import hosted
 from tests.gpu.families.depthwise.cases import on_gpu, operands
-from tests.gpu.guarded import UNIT, limits
+from tests.gpu.planner.recast.bounds import check_bound
 from tests.gpu.planner.recast.kept_filters import by_kept_filter
 from tests.gpu.planner.recast.merged_plans import LONG, planned
 from tests.gpu.support.pretended import Array
@@ -26,7 +26,6 @@ from winolab.gpu.runtime import planned as runtime
 from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.cache import plans as kept
 from winolab.problem import shapes
-from winolab.ref.algorithms import convolution
 
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
 PROBLEMS = {
@@ -51,10 +50,7 @@ def check(name: str, precision: str, direction: str, execute: Callable) -> None:
     p = planned(PROBLEMS[name], direction, precision)
     a, b = operands(p.problem, direction, precision)
     y = execute(p, a, b)
-    exact = getattr(convolution, direction)(a.astype(float), b.astype(float), p.problem)
-    proven, _, _ = limits(p.merged.primary)
-    off = np.abs(y.astype(float) - exact)
-    assert (off <= proven + UNIT[p.out_dtype] * (np.abs(exact) + proven)).all()
+    check_bound(p, a, b, y)
     few = merged_problem(p.problem)
     cut = {"x": p.problem.x_shape, "w": p.problem.w_shape}
     now = {"x": few.x_shape, "w": few.w_shape}

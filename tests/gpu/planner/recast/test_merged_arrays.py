@@ -11,13 +11,12 @@ from numpy.lib.stride_tricks import as_strided
 
 import winolab
 from tests.gpu.families.depthwise.cases import operands
-from tests.gpu.guarded import UNIT, limits
+from tests.gpu.planner.recast.bounds import check_bound
 from tests.gpu.planner.recast.merged_plans import planned
 from tests.gpu.support.pretended import Array
 from winolab.algorithm import Problem
 from winolab.gpu.runtime import planned as runtime
 from winolab.gpu.runtime.array_layout import ArrayLayout
-from winolab.ref.algorithms import convolution
 
 
 def lying(values: np.ndarray, strides: tuple[int, ...], first: int = 0) -> np.ndarray:
@@ -29,13 +28,6 @@ def lying(values: np.ndarray, strides: tuple[int, ...], first: int = 0) -> np.nd
     placed = as_strided(memory[start:], values.shape, steps)
     placed[...] = values
     return placed
-
-
-def check(p: Any, y: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
-    exact = getattr(convolution, p.direction)(a.astype(float), b.astype(float), p.problem)
-    proven, _, _ = limits(p.merged.primary)
-    off = np.abs(y.astype(float) - exact)
-    assert (off <= proven + UNIT[p.out_dtype] * (np.abs(exact) + proven)).all()
 
 
 def taken(monkeypatch: Any, problem: Problem, direction: str, precision: str, **how: bool) -> Any:
@@ -53,7 +45,7 @@ def test_the_stride_of_one_channel_says_nothing(library, monkeypatch, strides) -
     a, b = operands(problem, "forward", "fp32")
     a = lying(a, strides)
     y = winolab.conv_forward(Array(a), Array(lying(b, (8, 4, 1, 5))), stride=problem.stride)
-    check(p, y.values, a, b)
+    check_bound(p, a, b, y.values)
     assert library.reordered() == ["a"] * (strides[-1] != 5)
 
 
@@ -65,7 +57,7 @@ def test_gradients_of_one_channel_are_written(library, monkeypatch, strides) -> 
     out = lying(np.full(problem.x_shape, np.nan, "float32"), strides)
     how = {"stride": problem.stride, "out": Array(out)}
     winolab.conv_backward_data(Array(a), Array(b), problem.x_shape, **how)
-    check(p, out, a, b)
+    check_bound(p, a, b, out)
 
 
 @pytest.mark.parametrize("strides", [(33, 16, 8, 1), (32, 16, 8, 1), (1, 512, 256, 16)])
@@ -80,7 +72,7 @@ def test_filters_that_tensor_maps_cannot_read_are_copied(
     w = lying(b, strides, first=1)
     shape = () if direction == "forward" else (problem.x_shape,)
     call = getattr(winolab, f"conv_{direction}")
-    check(p, call(Array(a), Array(w), *shape, stride=2).values, a, b)
+    check_bound(p, a, b, call(Array(a), Array(w), *shape, stride=2).values)
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -100,7 +92,7 @@ def test_rows_begin_anywhere_where_the_filter_is_kept(
     else:
         y = lying(np.full(problem.x_shape, np.nan, "float32"), gaps, first)
         winolab.conv_backward_data(Array(a), kept, problem.x_shape, out=Array(y), **how)
-    check(p, y, a, b)
+    check_bound(p, a, b, y)
     library.reordered()
     if direction == "forward":
         winolab.conv_forward(Array(lying(a, (120, 3, 1))), kept, **how)
@@ -122,7 +114,7 @@ def test_filters_channels_first_are_kept(library, monkeypatch, direction, flippe
     more = () if direction == "forward" else (shape,)
     call = getattr(winolab, f"conv_{direction}")
     y = call(Array(np.moveaxis(a, -1, 1)), kept, *more, **how)
-    check(p, np.moveaxis(y.values, 1, -1), a, b)
+    check_bound(p, a, b, np.moveaxis(y.values, 1, -1))
 
 
 def test_an_image_has_the_rows_that_its_batch_has() -> None:

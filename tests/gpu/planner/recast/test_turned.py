@@ -13,6 +13,7 @@ import winolab
 from tests.gpu import hosted
 from tests.gpu.families.depthwise.cases import on_gpu, operands
 from tests.gpu.guarded import UNIT, limits
+from tests.gpu.planner.recast.bounds import check_bound
 from tests.gpu.planner.recast.kept_filters import by_kept_filter
 from tests.gpu.support.pretended import Array
 from winolab.algorithm import Direct, Problem
@@ -66,10 +67,7 @@ def check(name: str, precision: str, kernel: str, direction: str, execute: Calla
     p = planned(PROBLEMS[name], direction, precision, kernel)
     a, b = operands(p.problem, direction, precision)
     y = execute(p, a, b)
-    exact = getattr(convolution, direction)(a.astype(float), b.astype(float), p.problem)
-    proven, _, _ = limits(p.turned.primary)
-    off = np.abs(y.astype(float) - exact)
-    assert (off <= proven + UNIT[p.out_dtype] * (np.abs(exact) + proven)).all()
+    check_bound(p, a, b, y)
     straight = execute(p.turned, exchanged(a, p.along), exchanged(b, p.along))
     assert np.array_equal(exchanged(y, p.along), straight)
 

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Self
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Protocol, Self
 
 from winolab.algorithm import Problem
 from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.codegen.translation_unit import TranslationUnit
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.base_plan import BasePlan, ComputesAs
-from winolab.gpu.planner.request import Plan
+from winolab.gpu.planner.request import Plan, Request
 from winolab.ref.arithmetic.split import Scale
 
 # What the operands and the result are.
 ROLES = {"forward": "xwy", "backward_data": "ywx", "backward_filter": "xyw"}
+
+
+class Choices(Protocol):
+    """What the planner has for a request, its choice first."""
+
+    @property
+    def plans(self) -> tuple[Plan, ...]: ...
 
 
 class ComputedByAnother(ComputesAs, BasePlan):
@@ -57,6 +66,20 @@ class ComputedByAnother(ComputesAs, BasePlan):
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory of the other's kernels, by name."""
         return self.computing.shared()
+
+
+def within(
+    asked: Request, near: bool, most: float, candidates: Callable[[Request, bool], Choices]
+) -> Iterator[Plan]:
+    """Plans of what is ``asked`` in another problem's place that are predicted to take ``most``
+    seconds at most, whose kernels take any rows, and have flags only where passes may.
+    ``candidates`` are the planner's."""
+    with suppress(ValueError):  # no plan keeps to the tolerance
+        for plan in candidates(asked, near).plans:
+            in_rows = plan.regular_rows or plan.plane_step
+            flags = plan.flags and not asked.in_phases
+            if plan.predicted <= most and not in_rows and not flags:
+                yield plan
 
 
 class SeesOtherwise(ComputedByAnother):

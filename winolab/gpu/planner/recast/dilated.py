@@ -18,8 +18,8 @@ from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.ranking import WORTH
-from winolab.gpu.planner.recast.computing import ComputedByAnother
-from winolab.gpu.planner.recast.images import Choices, algorithm_of
+from winolab.gpu.planner.recast.computing import Choices, ComputedByAnother
+from winolab.gpu.planner.recast.images import algorithm_of
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Plan, Request
 from winolab.problem import NAMES
 from winolab.ref.algorithms.dwm.parts import Part, parts

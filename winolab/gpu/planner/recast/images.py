@@ -11,23 +11,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 from winolab.algorithm import Algorithm, Direct, Gamma, Winograd
 from winolab.gpu.params import MATMUL
-from winolab.gpu.planner.recast.computing import ComputedByAnother
+from winolab.gpu.planner.recast.computing import Choices, ComputedByAnother
 from winolab.gpu.planner.request import PRECISIONS, Plan, Request
 
 # Batches whose times count alike, and what the host takes at least for a call, in seconds: eight
 # calls of 64 channels, 56² in FP16 took 76 µs (an H200, experiments/results/host.jsonl).
 BATCHES, HOST = (1, 8, 32), 9e-6
-
-
-class Choices(Protocol):
-    """What the planner has for a request, its choice first."""
-
-    @property
-    def plans(self) -> tuple[Plan, ...]: ...
 
 
 def of_any_batch(

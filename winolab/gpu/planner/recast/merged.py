@@ -10,14 +10,12 @@ networks halve their maps without overlap.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from winolab.algorithm import Problem
 from winolab.gpu.params import VECTOR, View
 from winolab.gpu.planner.ranking import WORTH
-from winolab.gpu.planner.recast.computing import SeesOtherwise
-from winolab.gpu.planner.recast.images import Choices
+from winolab.gpu.planner.recast.computing import Choices, SeesOtherwise, within
 from winolab.gpu.planner.request import ITEMSIZE, Plan, Request
 
 WIDTH = 3  # a view's stride from pixel to pixel of a row
@@ -86,12 +84,8 @@ def merged(
         request, problem=merged_problem(p), aligned_maps=None, aligned_rows=None,
         aligned=rows and ends and s * p.in_channels % vector == 0,
     )  # fmt: skip
-    with suppress(ValueError):  # no plan keeps to the tolerance
-        for plan in candidates(asked, near).plans:
-            in_rows = plan.regular_rows or plan.plane_step
-            flags = plan.flags and not request.in_phases
-            if plan.predicted <= WORTH * least and not in_rows and not flags:
-                yield MergedPlan(request.direction, p, plan)
+    for plan in within(asked, near, WORTH * least, candidates):
+        yield MergedPlan(request.direction, p, plan)
 
 
 def merged_problem(p: Problem) -> Problem:

@@ -25,8 +25,7 @@ from winolab.gpu.planner.correlation import CORRELATIONS, three
 from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.fallback import few_products
 from winolab.gpu.planner.rates import copying
-from winolab.gpu.planner.recast.computing import ComputedByAnother
-from winolab.gpu.planner.recast.images import Choices
+from winolab.gpu.planner.recast.computing import Choices, ComputedByAnother
 from winolab.gpu.planner.recast.phase_copies import MOST_PITCH, Side, StackUnit, copy
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Plan, Request
 from winolab.ref.arithmetic.split import Scale
@@ -288,11 +287,16 @@ def _dense(sizes: tuple[int, ...], pitch: int) -> tuple[int, ...]:
     return tuple(pitch * math.prod(three(sizes, 1)[i:]) for i in range(4))
 
 
+def _apart(p: Problem, size: int) -> bool:
+    """Whether channels of so many bytes are no whole vectors, so that copies go by elements."""
+    return p.in_channels % (VECTOR // size) > 0
+
+
 def _copies(p: Problem, near: Problem, size: int, direction: str, device: Device) -> float:
     """Seconds of the copies of x or dx, and of the filter where one is filled up."""
     whole, few = math.prod(p.x_shape), math.prod(near.x_shape)
     moved = few + (min(whole, few) if direction == "forward" else whole)
-    apart = APART[direction] if p.in_channels % (VECTOR // size) else 1
+    apart = APART[direction] if _apart(p, size) else 1
     seconds = MODEL.device.launch + apart * copying(device, size * moved)
     if max(near.filter) > 1 or math.prod(near.w_shape) != math.prod(p.w_shape):
         filters = math.prod(p.w_shape) + math.prod(near.w_shape)
@@ -313,11 +317,11 @@ def stacked(
     size = ITEMSIZE[request.dtype]
     same = direction == "forward" or request.stored == request.dtype
     near = stacked_problem(p, size) if max(p.dilation) == p.groups == 1 and same else None
-    if not near or max(math.prod(v) for v in (p.x_shape, near.x_shape, near.w_shape)) > MOST:
+    if not near or size * near.in_channels > MOST_PITCH:
         return
-    if size * near.in_channels > MOST_PITCH:
+    if max(math.prod(v) for v in (p.x_shape, near.x_shape, near.w_shape)) > MOST:
         return
-    most = (WORTH_APART if p.in_channels % (VECTOR // size) else WORTH) * least
+    most = (WORTH_APART if _apart(p, size) else WORTH) * least
     if _copies(p, near, size, direction, request.device) >= most:
         return
     limit = request.workspace_limit

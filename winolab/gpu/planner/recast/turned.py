@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from winolab.algorithm import Problem
 from winolab.gpu.params import MAX_STRIDE, MOST, View
 from winolab.gpu.planner.ranking import WORTH
-from winolab.gpu.planner.recast.computing import SeesOtherwise
-from winolab.gpu.planner.recast.images import Choices
+from winolab.gpu.planner.recast.computing import Choices, SeesOtherwise, within
 from winolab.gpu.planner.request import Plan, Request
 
 T = TypeVar("T")
@@ -81,12 +79,9 @@ def turned(
         return  # kernels count from pixel to pixel in 32 bits
     if request.direction == "backward_filter" and any(math.prod(v) > MOST for v in maps):
         return  # and from the last of a column to the first of the next, an image nearly
-    with suppress(ValueError):  # no plan keeps to the tolerance
-        for plan in candidates(replace(request, problem=turned_problem(p, along)), near).plans:
-            in_rows = plan.regular_rows or plan.plane_step
-            flags = plan.flags and not request.in_phases
-            if plan.predicted <= WORTH * least and not in_rows and not flags:
-                yield TurnedPlan(request.direction, p, along, plan)
+    asked = replace(request, problem=turned_problem(p, along))
+    for plan in within(asked, near, WORTH * least, candidates):
+        yield TurnedPlan(request.direction, p, along, plan)
 
 
 def turned_problem(p: Problem, along: int) -> Problem:
