@@ -156,11 +156,14 @@ class Step:
 
     def compile_kernels(self) -> None:
         """Compile winolab's for a GPU on all cores; a step would compile one by one, and so would
-        one that torch.compile took, which calls the same."""
+        one that torch.compile took, which calls the same, channels last without gradients."""
         if self.who != "winolab" or not self.x.is_cuda:
             return
+        x = self.x
+        if self.case.mode == "compiled" and self.case.step == "forward":
+            x = x.movedim(1, -1).contiguous().movedim(-1, 1)
         with self.autocast():
-            winolab.torch.warmup(self.model, self.x)
+            winolab.torch.warmup(self.model, x)
 
     def loss(self) -> tuple[Tensor, Tensor]:
         """The outputs, and the mean of their squares, under autocast where the format is narrow."""

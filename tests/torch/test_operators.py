@@ -114,6 +114,33 @@ def test_torch_compile_takes_a_network_whole(dynamic: bool) -> None:
             assert torch.equal(compiled(x), eager[0])
 
 
+def test_a_compiled_network_without_gradients_is_channels_last_on_a_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One copy of x and one a filter, results laid like x; with gradients nothing is copied."""
+    torch.compiler.reset()
+    monkeypatch.setattr(winolab.torch.operators, "on_gpu", lambda v: True)
+    x, v, w = tensors((2, 3, 8, 9), (4, 3, 3, 3), (5, 4, 3, 3), dtype=torch.float32)
+    copies = []
+
+    def counted(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        copies.append(sum(node.target == "contiguous" for node in graph.graph.nodes))
+        return graph.forward
+
+    def network(x: torch.Tensor) -> torch.Tensor:
+        return winolab.torch.conv2d(torch.relu(winolab.torch.conv2d(x, v)), w)
+
+    expected = network(x)
+    y = torch.compile(network, fullgraph=True, backend=counted)(x)
+    assert torch.equal(y, expected)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    assert copies == [4]
+    traced = torch.compile(network, fullgraph=True, backend=counted)(x.requires_grad_())
+    assert torch.equal(traced, expected)
+    assert traced.is_contiguous()
+    assert copies == [4, 0]
+
+
 @pytest.mark.skipif(torch.__version__ < "2.13", reason="says nothing of such sizes")
 @torch._dynamo.config.patch(capture_scalar_outputs=True)
 @pytest.mark.parametrize("last", [False, True])

@@ -20,6 +20,7 @@ from torch._C import _AutoDispatchBelowADInplaceOrView as _below
 from torch.compiler import is_dynamo_compiling
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _modes
 
+from winolab.arguments.arrays import on_gpu
 from winolab.calls import recall
 from winolab.device import Device
 from winolab.gpu import warm
@@ -175,9 +176,19 @@ def _call(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
     """The operator's result; without the dispatcher, which takes half of a call and under autocast
     most of it, where its sets of keys say that no other mode and no transform looks on."""
     if is_dynamo_compiling():
-        return OPERATORS[direction](a, b, *arguments)
+        return OPERATORS[direction](*_compiled_operands(a, b), *arguments)
     y = past_python(direction, arguments, a, b)
     return _unknown(direction, a, b, *arguments) if y is None else y
+
+
+def _compiled_operands(*operands: Tensor) -> tuple[Tensor, ...]:
+    """What a compiled graph gives an operator: on a GPU channels last, where no gradients are
+    recorded, as Inductor lays its own convolutions' maps. Results are laid alike, so that a network
+    copies at its ends alone; filters' order comes with autocast's copy."""
+    recorded = torch.is_grad_enabled() and any(v.requires_grad for v in operands)
+    if recorded or not on_gpu(operands[0]):
+        return operands
+    return tuple(v.movedim(1, -1).contiguous().movedim(-1, 1) for v in operands)
 
 
 def _unknown(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
@@ -227,8 +238,7 @@ def records() -> bool:
 
 
 def past_python(direction: str, arguments: tuple[Any, ...], a: Tensor, b: Tensor) -> Tensor | None:
-    """The result, which the native module knows, of tensors that nothing but gradients and autocast
-    looks on at; else None."""
+    """The result of tensors that the native module knows; else None."""
     native = plain.NATIVE.call
     return native and native(NUMBERS[direction], arguments, a, b, None)
 
