@@ -36,6 +36,7 @@ from winolab.gpu.families.im2col import cost as im2col
 from winolab.gpu.families.implicit_gemm import cost as implicit_gemm
 from winolab.gpu.families.nested import cost as nested
 from winolab.gpu.families.patches import cost as patches
+from winolab.gpu.families.skinny import cost as skinny
 from winolab.gpu.families.thin import cost as thin
 from winolab.gpu.families.wgrad_direct import cost as wgrad_direct
 from winolab.gpu.families.wgrad_ffma import cost as wgrad_ffma
@@ -71,6 +72,7 @@ PREDICTED: dict[str, tuple[str, Predict]] = {
     "CublasltPlan": ("cublaslt", cublaslt.seconds),
     "GroupedPlan": ("grouped", grouped.seconds),
     "PatchesPlan": ("patches", patches.seconds),
+    "SkinnyPlan": ("skinny", skinny.seconds),
     "ThinPlan": ("thin", thin.seconds),
     "WgradThinPlan": ("wgrad_thin", wgrad_thin.seconds),
     "DepthwisePlan": ("depthwise", depthwise.seconds),
@@ -162,6 +164,7 @@ def _sections(row: Timed) -> tuple[str, ...]:
     known = {
         "cuBLASLt": ("cublaslt",),
         "patches": ("patches",),
+        "skinny": ("skinny",),
         "thin": ("thin", "wgrad_thin"),
         "depthwise": ("depthwise",),
         "implicit GEMM": ("implicit_gemm", WGMMA),

@@ -26,6 +26,7 @@ from winolab.gpu.families.im2col import plan as im2col
 from winolab.gpu.families.implicit_gemm.plan import ImplicitGemmPlan
 from winolab.gpu.families.patches import plan as patches
 from winolab.gpu.families.registry import FAMILIES
+from winolab.gpu.families.skinny import plan as skinny
 from winolab.gpu.families.wgrad import REDUCE_THREADS, parts_of
 from winolab.gpu.families.wgrad_direct.chunks import Cost, blocks_of_row, ways
 from winolab.gpu.families.wgrad_direct.plan import WgradColumnsPlan
@@ -42,7 +43,7 @@ from winolab.ref.error.metrics import ADMISSIBLE
 
 HEADER = 16 << 10  # bytes by which a workspace may differ: what is about data grew since
 # Kernels that transform nothing, by their names.
-UNTRANSFORMED = "thin", "patches", "depthwise", "direct", "grouped", "implicit GEMM"
+UNTRANSFORMED = "thin", "patches", "skinny", "depthwise", "direct", "grouped", "implicit GEMM"
 NUMBER = re.compile(r"(\w+)=(\d+)")
 
 
@@ -58,7 +59,7 @@ def plan_of(row: Timed) -> Any:
         return (_ffma if row.products == "fp32" else _wgmma)(request, tile, row.variant)
     named = row.kernel, row.variant
     plans = [p for each in _algorithms(row) for p in _offered(request, each).get(named, ())]
-    plans = plans or [*_fused(request, row), *_direct(request, row), *_patches(request, row)]
+    plans = plans or [p for made in _BY_CONFIG for p in made(request, row)]
     if plans and isinstance(plans[0], WgradColumnsPlan):
         return _sharing(plans[0], row.workspace)
     if plans and (cut := _CUT.get(type(plans[0]))):
@@ -161,6 +162,18 @@ def _patches(request: Request, row: Timed) -> Iterator[Plan]:
         assert shape
         config = patches.Config(*map(int, shape.groups()))
         yield from patches.plans(replace(request, config=config))
+
+
+def _skinny(request: Request, row: Timed) -> Iterator[Plan]:
+    """The plan of a config of few positions of which other shapes are predicted to be faster."""
+    if row.kernel == skinny.SkinnyPlan.kernel:
+        shape = re.fullmatch(r"(\d+)x(\d+) vector=(\d+) lanes=(\d+)x(\d+)", row.variant)
+        assert shape
+        config = skinny.Config(*map(int, shape.groups()))
+        yield from _without_errors(skinny.plans, replace(request, config=config))
+
+
+_BY_CONFIG = _fused, _direct, _patches, _skinny
 
 
 def _flat(p: WgradMmaPlan, row: Timed) -> WgradMmaPlan:

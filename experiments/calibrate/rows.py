@@ -32,7 +32,7 @@ LAYERS = (
     "networks_backward_data", "networks_backward_filter", "grouped_products",
 )  # fmt: skip
 # And Ω2(1,1), in part.
-WHOLE = ("depthwise", "grouped", "implicit GEMM", "cuBLASLt", "patches", "Γ1(1,1)")
+WHOLE = ("depthwise", "grouped", "implicit GEMM", "cuBLASLt", "patches", "skinny", "Γ1(1,1)")
 GEMM = "implicit_gemm"  # whose rows are all of one version, and have no pick among them
 # When correlations of split products had launches that waited for the sample of x, and took 1.04 to
 # 1.4 times as long as before and since (docs/notes/093).
@@ -115,6 +115,7 @@ def rows() -> tuple[Timed, ...]:
         *_variants(),
         *_networks("positions", "Ω2(1,1)", "Γ1(1,1)", "cuBLASLt"),
         *_networks("thin", "thin", "patches"),
+        *_networks("skinny", "skinny"),
         *_networks("networks_backward_filter", "thin"),
         *_networks("networks_forward", "F(2×2,3×3)"),
         *_fused(),

@@ -17,7 +17,7 @@ import typer
 
 from tests.gpu.every_kernel import views
 from tests.gpu.every_kernel.zone import GUARD, PATTERN, Zone
-from tests.gpu.support.molds import PLANES, SEEDS, channels_of, few, known_taps, steps_of
+from tests.gpu.support.molds import ONE_TAP, PLANES, SEEDS, channels_of, few, known_taps, steps_of
 from winolab.algorithm import Problem, Tile, parse_algorithm, tiled
 from winolab.bench import oracle
 from winolab.device import H100, Device, datasheet
@@ -69,7 +69,7 @@ class Mold:
     @property
     def gradient(self) -> bool:
         """Whether its kernel computes filter gradients; each third of some families does."""
-        third = self.family in ("cublaslt", "depthwise", "implicit_gemm", "fused2d")
+        third = self.family in (*ONE_TAP, "depthwise", "implicit_gemm", "fused2d")
         return self.number % 3 == 2 if third else self.family.startswith("wgrad")
 
     @property
@@ -157,7 +157,7 @@ class Mold:
             algorithm = "winograd:3x3:2x2" if len(tiles) == 2 else algorithm
         taps = self._taps(rng, height)
         stride, dilation = steps_of(self.family, self.seed, len(taps))
-        groups = rng.choice([1, 1, 1, 2, 3]) if self.family != "cublaslt" else 1
+        groups = rng.choice([1, 1, 1, 2, 3]) if self.family not in ONE_TAP else 1
         channels, out_channels = (
             channels_of(rng, most, s) for most, s in zip((90, 150), steps, strict=True)
         )
@@ -172,7 +172,7 @@ class Mold:
         if self.family == "depthwise":
             groups, channels, out_channels = channels, 1, rng.choice([1, 1, 1, 2])
         reach = [(r - 1) * d + 1 for r, d in zip(taps, dilation, strict=True)]
-        ends = reach if self.family != "cublaslt" else [0] * len(reach)
+        ends = reach if self.family not in ONE_TAP else [0] * len(reach)
         padding = [(rng.randint(0, r), rng.randint(0, r)) for r in ends]
         most = [5, 12, 40][-len(taps) :]
         sizes = [

@@ -58,6 +58,7 @@ ROOTS = {
         "OUTPUT_FILE": "output.cuh",
     },
     "patches/kernel": {},
+    "skinny/kernel": {},
     "thin/channels": {},
     "thin/outputs": {},
     "wgrad_direct/columns": {},

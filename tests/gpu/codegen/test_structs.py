@@ -29,6 +29,7 @@ from winolab.gpu.families.im2col import launch as im2col
 from winolab.gpu.families.implicit_gemm import launch as implicit_gemm
 from winolab.gpu.families.nested import launch as nested
 from winolab.gpu.families.patches import launch as patches
+from winolab.gpu.families.skinny import launch as skinny
 from winolab.gpu.families.thin import launch as thin
 from winolab.gpu.families.wgrad_direct import chunks
 from winolab.gpu.families.wgrad_direct import config as wgrad_direct_config
@@ -104,6 +105,7 @@ STRUCTS = {
         [grouped.PARAMS, *3 * [AXIS]],
         [("Quotient", "quotient"), ("DirectAxis", "axes")],
     ),
+    "skinny": ("SkinnyParams", "skinny/kernel", [skinny.PARAMS], []),
     "thin": (
         "ThinParams",
         "thin/positions",

@@ -167,6 +167,9 @@ FUSED = {
     "patches wide": forward(
         (2, 9, 16, 3), (40, 3, 3, 3), "bfloat16", padding=1, stride=2, out_dtype="float32"
     ),
+    "skinny": forward((2, 3, 4, 32), (40, 1, 1, 32), "float32", precision="fp32_ffma"),
+    "skinny odd": forward((3, 1, 1, 10), (24, 1, 1, 10), "float16"),
+    "skinny wide": forward((3, 1, 1, 24), (10, 1, 1, 24), "bfloat16", out_dtype="float32"),
     "implicit_gemm fp16": forward((1, 6, 9, 24), (48, 3, 3, 6), "float16", padding=1, groups=4),
     "implicit_gemm odd": forward((1, 6, 9, 15), (21, 3, 3, 5), "bfloat16", padding=1, groups=3),
     "implicit_gemm split": forward(

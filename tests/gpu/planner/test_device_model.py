@@ -14,7 +14,8 @@ import pytest
 
 import winolab.gpu
 from winolab.device import H100, datasheet
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, Walked, model_of, text
+from winolab.gpu.planner.device_model import MODEL, DeviceModel, model_of, text
+from winolab.gpu.planner.device_sections import Walked
 from winolab.gpu.planner.rates import copying, from_l2, l2_bytes_a_cycle, overlapped
 
 GPU = Path(winolab.gpu.__file__).parent

@@ -24,6 +24,7 @@ MOLDS = {
     "direct.ffma": 2,
     "depthwise": 18,
     "thin": 4,
+    "skinny": 6,
     "patches": 6,
     "implicit_gemm": 9,
     "grouped": 4,
@@ -36,6 +37,7 @@ MOLDS = {
     "wgrad_direct.split": 4,
     "wgrad_im2col": 4,
 }
+ONE_TAP = "cublaslt", "skinny"  # what serves no other filters
 PLANES = 12  # the first of depthwise ones on planes
 TWO_LEVEL = "gamma:8:6:3;variant=two_level:32"  # with two sets of sums
 # Nested tiles: of one piece and of several, of the fewest and of the most states of a dimension.
@@ -88,7 +90,7 @@ def algorithms(family: str, precision: str) -> list[str]:
     if family == "cublaslt":
         return ["direct;variant=cublaslt"]
     others = "depthwise", "im2col", "implicit_gemm", "grouped", "patches", "thin", "wgrad_thin"
-    if family.startswith(("direct", *others)):
+    if family.startswith(("direct", "skinny", *others)):
         return ["direct"]
     if family == "fused2d":
         return ["winograd:2x2:3x3"]
@@ -109,7 +111,7 @@ DEPTHWISE_TAPS = (3, 3), (5, 5), (7, 7), (3, 3, 3), (4,), (7, 1), (4, 9), (2, 35
 def known_taps(family: str, seed: str) -> list[int]:
     """The filter of kernels in which it is constant, of a seed's depthwise ones and of products;
     else none."""
-    if family == "cublaslt":
+    if family in ONE_TAP:
         return [1] * Random(seed).randint(1, 3)
     if family == "depthwise on planes":
         return list(Random(seed).choice(PLANE_TAPS))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from winolab.device import H100, SYSTEM, Device
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, Walked
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
+from winolab.gpu.planner.device_sections import Walked
 from winolab.gpu.planner.rates import l2_bytes_a_cycle, overlapped
 from winolab.options import KernelConfig
 

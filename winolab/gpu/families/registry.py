@@ -21,6 +21,7 @@ from winolab.gpu.families.im2col import plan as im2col
 from winolab.gpu.families.implicit_gemm import plan as implicit_gemm
 from winolab.gpu.families.nested import plan as nested
 from winolab.gpu.families.patches import plan as patches
+from winolab.gpu.families.skinny import plan as skinny
 from winolab.gpu.families.thin import plan as thin
 from winolab.gpu.families.wgrad_direct import plan as wgrad_direct
 from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
@@ -148,6 +149,14 @@ FAMILIES = (
     ),
     Family("grouped", grouped.plans, grouped.Config, CORRELATIONS, SIXTEEN_BITS),
     Family("thin", thin.plans, thin.Config, CORRELATIONS, ("fp32", *SIXTEEN_BITS)),
+    Family(
+        "skinny",
+        skinny.plans,
+        skinny.Config,
+        (*CORRELATIONS, *GRADIENT),
+        ("fp32", *SIXTEEN_BITS),
+        fastest_first=True,
+    ),
     Family("patches", patches.plans, patches.Config, CORRELATIONS, SIXTEEN_BITS),
     Family("wgrad_thin", wgrad_thin.plans, wgrad_thin.Config, GRADIENT, ("fp32", *SIXTEEN_BITS)),
     Family("wgrad_ffma", wgrad_ffma.plans, wgrad_ffma.Config, GRADIENT, ("fp32",)),

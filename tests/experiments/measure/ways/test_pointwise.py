@@ -18,7 +18,8 @@ from winolab.bench.contenders import unnamed
 from winolab.device import datasheet
 from winolab.gpu.families.cublaslt import cost
 from winolab.gpu.families.cublaslt.plan import NAMED, CublasltPlan
-from winolab.gpu.planner.device_model import MODEL, Cublaslt
+from winolab.gpu.planner.device_model import MODEL
+from winolab.gpu.planner.device_sections import Cublaslt
 from winolab.gpu.planner.planner import candidates
 
 H200 = datasheet("h200")

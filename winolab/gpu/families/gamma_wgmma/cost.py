@@ -27,7 +27,8 @@ from winolab.gpu.families.gamma_wgmma.input import padded_size
 from winolab.gpu.families.gamma_wgmma.tiling import Tiling
 from winolab.gpu.params import SHARED_LINE
 from winolab.gpu.planner.correlation import Correlation
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, GammaWgmma
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
+from winolab.gpu.planner.device_sections import GammaWgmma
 from winolab.gpu.planner.rates import copying, l2_bytes_a_cycle, overlapped
 from winolab.gpu.planner.request import ITEMSIZE, Request
 from winolab.ref.arithmetic.split import products

@@ -7,7 +7,8 @@ import math
 from winolab.gpu.families import wgrad
 from winolab.gpu.families.implicit_gemm.config import ROLES, SLICE, sliced
 from winolab.gpu.families.implicit_gemm.tiling import Tiling
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, ImplicitGemm, ImplicitGemmWgmma
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
+from winolab.gpu.planner.device_sections import ImplicitGemm, ImplicitGemmWgmma
 from winolab.gpu.planner.rates import copying, from_l2, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 from winolab.ref.arithmetic import split

@@ -1,0 +1,1 @@
+"""Filters of one tap that few positions meet, on FFMA units."""
