@@ -33,6 +33,7 @@ DEPTHWISE = (
 )
 ROOTS = {
     "layout_copy": {},
+    "fold": {},
     "stack": {},
     "simulated": {},
     "simulated_fp64": {},

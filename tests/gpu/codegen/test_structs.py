@@ -38,7 +38,7 @@ from winolab.gpu.families.wgrad_im2col import launch as wgrad_im2col
 from winolab.gpu.families.wgrad_thin import launch as wgrad_thin
 from winolab.gpu.families.wgrad_winograd import launch as wgrad_winograd
 from winolab.gpu.params import INT, LONG, POINTER, Layout, Params
-from winolab.gpu.planner.recast import phase_copies
+from winolab.gpu.planner.recast import fold_kernels, phase_copies
 from winolab.gpu.runtime import layout_copy
 
 FFMA = gamma_ffma
@@ -141,6 +141,18 @@ STRUCTS = {
         [phase_copies.PARAMS],
         [("Quotient", "quotient"), ("StackAxis", "stack")],
     ),
+    "fold filter": (
+        "FoldFilterParams",
+        "fold",
+        [fold_kernels.FILTER_PARAMS],
+        [("Quotient", "quotient")],
+    ),
+    "fold": (
+        "FoldParams",
+        "fold",
+        [fold_kernels.PARAMS],
+        [("Quotient", "quotient"), ("FoldAxis", "fold")],
+    ),
     "layout copy": ("LayoutCopyParams", "layout_copy", [layout_copy.PARAMS], []),
     "layout finish": ("LayoutFinishParams", "layout_copy", [layout_copy.FINISH_PARAMS], []),
     "epilogue": ("EpilogueParams", "epilogue", [epilogue.PARAMS], []),
@@ -207,6 +219,8 @@ STRUCTS = {
 # Fields that are structs of the same file, by the struct: their own fields lie flat in a layout.
 INNER = {
     "GroupedParams": "^(by_[a-z]+)_",
+    "FoldFilterParams": "^(by_inner)_",
+    "FoldParams": "^(depth|height|width|by_[a-z]+)_",
     "StackParams": "^(depth|height|width|by_[a-z]+)_",
     "TransformParams": "^(x|dy)_",
     "WgradThinParams": "^(depths|rows|columns)_",
@@ -218,7 +232,7 @@ struct alignas(64) TensorMap {{ char bytes[128]; }};
 struct Header; struct Row; struct Loss; struct float2; struct uint4;
 using EpilogueElement = float; using Element = float; using Number = float;
 using Input = float; using Output = float; using Out = float; using Stored = float;
-using StackElement = float;
+using StackElement = float; using FoldElement = float;
 constexpr int ORDERED = {chunks.ORDERED}, STARTS = {chunks.STARTS};
 """
 

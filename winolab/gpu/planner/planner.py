@@ -18,6 +18,7 @@ from winolab.gpu.planner.correlation import TRANSFORMS
 from winolab.gpu.planner.fallback import FLAGS, with_fallback
 from winolab.gpu.planner.ranking import NEAR, WORTH, least_sure, ordered
 from winolab.gpu.planner.recast.dilated import phased
+from winolab.gpu.planner.recast.folded import folded
 from winolab.gpu.planner.recast.images import of_any_batch
 from winolab.gpu.planner.recast.merged import merged
 from winolab.gpu.planner.recast.stacked import stacked
@@ -90,6 +91,7 @@ def candidates(request: Request, near: bool = False) -> Choice:
         found += stacked(request, least, candidates)
         found += merged(request, near, least, candidates)
         found += turned(request, near, least, candidates)
+        found += folded(request, near, least, candidates)
     if not found and not reasons:
         reasons.append(f"no CUDA kernel computes {request.direction} in {request.precision}")
     if found and request.tolerance:
