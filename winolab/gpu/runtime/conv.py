@@ -230,7 +230,7 @@ def transform(
     asked = resolve_filter(direction, problem, options, library.describe(w))
     index, dtype = asked.index, asked.dtype
     if problem.empty:
-        return Transformed(None, dtype, index, False, None, 0)
+        return Transformed(None, dtype, index, (False, False), None, 0)
     with library.on(index):
         chosen = smaller.filter_plan(asked)
         try:

@@ -13,7 +13,7 @@ from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.cache.plans import planned
 from winolab.gpu.runtime.layout_copy import LayoutCopy
 from winolab.gpu.runtime.replay import address_of
-from winolab.gpu.runtime.resolve import Operand, Resolved
+from winolab.gpu.runtime.resolve import Operand, Resolved, aligned_for
 from winolab.options import ConvOptions
 
 A, B, OUT, WORKSPACE, BIAS, RESIDUAL = range(6)  # numbers of the recorded addresses
@@ -66,7 +66,7 @@ class PlannedCall:
         problem, options, transformed = asked.problem, asked.options, asked.transformed
         out_size, fresh = ITEMSIZE[asked.computed], asked.fresh
         wanted = asked.wanted
-        fits = wanted.direct and wanted.distinct and (not asked.strict or wanted.aligned(out_size))
+        fits = wanted.direct and wanted.distinct and asked.taken(wanted)
         out = wanted if fits else fresh
         chosen = plan_for(asked, out)
         if chosen and (in_planes := _by_planes(asked, chosen, out)):
@@ -281,12 +281,13 @@ def _rows(asked: Resolved, out: ArrayLayout) -> bool:
     return asked.a.layout.aligned_rows(ITEMSIZE[asked.dtype])
 
 
-def taken_aligned(asked: Resolved, chosen: Plan) -> bool:
-    """Whether the plan of a filter apart takes other arrays to be aligned, as new ones are."""
-    out = asked.fresh
-    if chosen.merges_pixels:
-        return _rows(asked, out) and _outputs(asked, out)
-    return asked.a.layout.aligned(ITEMSIZE[asked.dtype]) and out.aligned(ITEMSIZE[asked.computed])
+def taken_aligned(asked: Resolved, chosen: Plan) -> tuple[bool, bool]:
+    """Whether the plan of a filter apart takes a and the result to be aligned, as new ones are."""
+    a, out = asked.a.layout, asked.fresh
+    return (
+        aligned_for(chosen, a, ITEMSIZE[asked.dtype], result=False),
+        aligned_for(chosen, out, ITEMSIZE[asked.computed], result=True),
+    )
 
 
 def _product_of_planes(request: Request, chosen: Plan, asked: Resolved, out: ArrayLayout) -> Plan:

@@ -29,7 +29,7 @@ class Transformed:
     plan: Plan | None
     dtype: str
     index: int
-    aligned: bool  # as the plan takes the arrays to be
+    aligned: tuple[bool, bool]  # as the plan takes a and the result to be
     memory: Any
     address: int
     number: int = field(default_factory=count().__next__)  # no other's, ever
@@ -39,11 +39,25 @@ class Transformed:
         """Memory that it holds."""
         return self.plan.prepared_size if self.plan else 0
 
+    def taken(self, layout: ArrayLayout, itemsize: int, *, result: bool) -> bool:
+        """Whether a, or the ``result``, lies as aligned as the plan takes it to be."""
+        if not self.plan or not self.aligned[result]:
+            return True
+        return aligned_for(self.plan, layout, itemsize, result=result)
+
     def meant(self, name: str, value: Any) -> Any:
         """What a call's "algorithm" or "precision" is for it, None being the usual one."""
         if name == "precision":
             return precision_of(value, "w", self.dtype)
         return value or "of the planner's choice"
+
+
+def aligned_for(plan: Plan, layout: ArrayLayout, itemsize: int, *, result: bool) -> bool:
+    """Whether a correlation's plan finds vectors in a, or in the ``result``: in every pixel, or,
+    where pixels of x's rows are one, in every row."""
+    of_x = result == (plan.direction == "backward_data")
+    rows = plan.merges_pixels and of_x
+    return layout.aligned_rows(itemsize) if rows else layout.aligned(itemsize)
 
 
 @dataclass(frozen=True)
@@ -125,10 +139,10 @@ class Resolved:
     def gradient(self) -> bool:
         return self.direction == "backward_filter"
 
-    @property
-    def strict(self) -> bool:
-        """Whether arrays have to be as aligned as the filter's plan takes them to be."""
-        return self.transformed is not None and self.transformed.aligned
+    def taken(self, result: ArrayLayout) -> bool:
+        """Whether a result lies as aligned as the filter's plan takes it to be."""
+        given = self.transformed
+        return not given or given.taken(result, ITEMSIZE[self.computed], result=True)
 
 
 def resolve(
@@ -166,8 +180,8 @@ def resolve(
     looked_at = gradient and out_dtype == "float16" and options.on_range == "raise"
 
     layout_a, layout_b = layouts[names[0]], layouts.get(names[1])
-    strict = transformed is not None and transformed.aligned
-    fits_a = layout_a.direct and (not strict or layout_a.aligned(ITEMSIZE[dtype]))
+    taken = not transformed or transformed.taken(layout_a, ITEMSIZE[dtype], result=False)
+    fits_a = layout_a.direct and taken
     fits_a = fits_a and (not gradient or layout_a.steps_fit)
     operand_b = None
     if layout_b:

@@ -12,16 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+import winolab
 from tests.gpu import hosted
 from tests.gpu.families.depthwise.cases import on_gpu, operands
 from tests.gpu.planner.recast.bounds import check_bound
 from tests.gpu.planner.recast.kept_filters import by_kept_filter
+from tests.gpu.planner.recast.test_merged_arrays import lying
+from tests.gpu.support.pretended import Array
 from winolab.algorithm import Direct, Problem
 from winolab.device import H100, datasheet
 from winolab.gpu.planner.planner import Choice, candidates, plan
 from winolab.gpu.planner.recast.fold_kernels import Fold
 from winolab.gpu.planner.recast.folded import FEW, WIDE, FoldedPlan, folded, products_problem
 from winolab.gpu.planner.request import Request
+from winolab.gpu.runtime import planned as runtime
 from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.cache import plans as kept
 from winolab.problem import shapes
@@ -196,6 +200,29 @@ def test_filters_and_results_lie_anywhere(direction: str, name: str) -> None:
         places.append((ArrayLayout(shape, (*reversed(strides), 1), gap == 0), 0))
     y = hosted.execute(p, a, b)
     assert (hosted.execute(p, a, b, places=places) == y).all()
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize(("direction", "name"), [("forward", "last"), ("backward_data", "first")])
+def test_maps_begin_anywhere_where_the_filter_is_kept(
+    library, monkeypatch, direction, name, first
+) -> None:
+    """Results of three channels are no vectors, what is read is: where it begins between two it is
+    copied."""
+    p = planned(PROBLEMS[direction][name], direction, "fp32_split", apart=True)
+    assert p.products.prepared_size
+    monkeypatch.setattr(runtime, "planned", lambda request, apart=False: p)
+    how = {"padding": p.problem.padding, "precision": "fp32_split"}
+    a, b = operands(p.problem, direction, "fp32")
+    y = hosted.execute(p, a, b)
+    kept_filter = winolab.prepare_filter(Array(b), p.problem.x_shape, direction=direction, **how)
+    library.reordered()
+    strides = tuple(n // a.itemsize for n in a.strides)
+    shape = () if direction == "forward" else (p.problem.x_shape,)
+    call = getattr(winolab, f"conv_{direction}")
+    got = call(Array(lying(a, strides, first)), kept_filter, *shape, **how)
+    assert np.array_equal(got.values, y)
+    assert library.reordered() == ["a"] * first
 
 
 def test_infinities_and_nan_stay_in_their_windows() -> None:
