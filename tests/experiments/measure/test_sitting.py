@@ -54,7 +54,7 @@ def test_what_lacks_rows_is_said_without_a_gpu(monkeypatch, capsys) -> None:
     listed = len(layers.LISTS["networks_backward_data"][0])
     assert found == {
         "net_data": 3 * listed,
-        "compiled": 4 * 2 * 3 * 2 * 2,  # networks, batches, formats, orders, steps
+        "compiled": 2 * 2 * 3 * 2 * 2,  # networks, batches, formats, orders, steps
         "dwm": sum(gpu_times.size(case[2], "fp32") <= gpu_times.BYTES
                    for case in gpu_times.cases("layers,networks")),
         "dwm_ranges": len(list(ranges.cases())),

@@ -295,6 +295,7 @@ class Skinny:
     added: float
     stored: float
     waited: float
+    apart: float
 
 
 @dataclass(frozen=True)

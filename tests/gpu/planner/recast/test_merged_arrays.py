@@ -7,27 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.lib.stride_tricks import as_strided
 
 import winolab
 from tests.gpu.families.depthwise.cases import operands
 from tests.gpu.planner.recast.bounds import check_bound
+from tests.gpu.planner.recast.lying import lying
 from tests.gpu.planner.recast.merged_plans import planned
 from tests.gpu.support.pretended import Array
 from winolab.algorithm import Problem
 from winolab.gpu.runtime import planned as runtime
 from winolab.gpu.runtime.array_layout import ArrayLayout
-
-
-def lying(values: np.ndarray, strides: tuple[int, ...], first: int = 0) -> np.ndarray:
-    """The numbers at these strides, ``first`` elements from a VECTOR; between them no number."""
-    reach = sum((n - 1) * s for n, s in zip(values.shape, strides, strict=True))
-    memory = np.full(reach + first + 32, np.nan, values.dtype)
-    start = -(memory.ctypes.data // values.itemsize) % (16 // values.itemsize) + first
-    steps = [s * values.itemsize for s in strides]
-    placed = as_strided(memory[start:], values.shape, steps)
-    placed[...] = values
-    return placed
 
 
 def taken(monkeypatch: Any, problem: Problem, direction: str, precision: str, **how: bool) -> Any:

@@ -54,6 +54,8 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     exchanged = v.values - kept + max(0.0, math.log2(v.lanes / v.values))
     ends = warps * (m.added * (exchanged + (v.shares - 1) * kept) + m.stored * kept)
     arrays = copying(device, data(plan), model)
-    threads = m.waited * waits + issued + ends
+    several = not (plan.step > 1 or plan.direction == "forward" or v.rows == 1)
+    apart = m.apart if several and not v.whole(plan.direction) else 1.0
+    threads = m.waited * waits * apart + issued + ends
     busy = overlapped(model.overlap.threads, arrays, threads / device.clock)
     return model.device.launch + m.start + busy
