@@ -13,6 +13,7 @@ from winolab.algorithm import Algorithm, Tile, gamma, parse_algorithm
 from winolab.arguments.tolerance import Tolerance
 from winolab.arguments.variants import FUSED, FUSED_FP16
 from winolab.bench.contenders import digest, unnamed
+from winolab.gpu.families import scale
 from winolab.gpu.families.depthwise.plan import DepthwisePlan
 from winolab.gpu.families.direct import plan as direct
 from winolab.gpu.families.gamma.config import PARTS
@@ -82,9 +83,12 @@ def _in_segments(p: ImplicitGemmPlan, workspace: int) -> ImplicitGemmPlan:
 
 
 def takes(p: Plan, workspace: int) -> bool:
-    """Whether a row's workspace is a plan's, or what it was until 2026-11-30 (docs/notes/113)."""
+    """Whether a row's workspace is a plan's, or what it was until 2026-11-30 (docs/notes/113), or
+    of as many suspects as there was room for then (docs/notes/126)."""
     found = [p.workspace]
     split = p.primary if isinstance(p, PlanWithFallback) else p
+    if (more := scale.noted(getattr(split, "header", 0)) - scale.MOST_ROOM) > 0:
+        found.append(p.workspace - more * scale.SUSPECT)
     if isinstance(split, WgradWinogradPlan) and split.checks_accuracy:
         pairs = (split.padded[0] // 64) * (split.padded[1] // 64)
         before = split.regions["dy_losses"] + rounded(8 * split.slice * pairs)

@@ -151,6 +151,19 @@ def test_room_is_for_what_tiles_of_one_and_two_outputs_suspect(tiles, output) ->
     assert scale.header_size(c, tiles) % 256 == 0
 
 
+def test_the_largest_results_have_room_for_twice_the_suspects_of_normal_data() -> None:
+    """One of 3,000 outputs is one there. A video decoder's 1×1 of 767 million has 255,680, and all
+    was computed again where there was room for 32,768; of fewer outputs nothing changes."""
+    pixels = (1, 20, 480, 832, 192)
+    c = Correlation.of(Problem.of(pixels, (96, 1, 1, 1, 192)), "forward")
+    outputs = 20 * 480 * 832 * 96
+    found = scale.room(c, (Tile(1, 1),))
+    assert 2 * outputs // 3000 <= found < scale.MOST_LIKELY
+    assert scale.noted(scale.header_size(c, (Tile(1, 1),))) == found
+    few = Correlation.of(Problem.of((32, 56, 56, 64), (256, 1, 1, 64)), "forward")
+    assert scale.room(few, (Tile(1, 1),)) == scale.MOST_ROOM
+
+
 def test_axes_without_gaps_are_one_up_to_what_32_bits_count() -> None:
     sizes, contiguous = (4, 1 << 10, 1 << 10, 1 << 10, 2), (1 << 31, 1 << 21, 1 << 11, 2, 1)
     assert scale._merged(sizes, contiguous) == [4, 1 << 10, 1, 1, 1 << 21]

@@ -26,6 +26,9 @@ from winolab.ref.arithmetic.split import CEILING, HEADROOM, Scale, ceil_log2
 # apart; of tiles of two none in 28,000 (tests/gpu/planner/test_accuracy_check.py).
 LEAST_ROOM, MOST_ROOM = 1 << 10, 1 << 15
 SINGLE, PAIR = 80, 5000
+# Beyond MOST_ROOM there is room for twice the suspects that normal data have: on an H200 products
+# of 773 million outputs overran it, and all was computed again, 8.1 ms for 2.2 (docs/notes/126).
+LIKELY, MOST_LIKELY = 1500, 1 << 19
 ROWS = 64  # output channels of a block, usually: a group's rows are filled up to a multiple
 SAMPLERS, THREADS = 128, 256  # blocks that sample x; of each, and of those that scan it
 PEAKS = SAMPLERS * THREADS // 32  # images, the first ones, that may have scales of their own
@@ -108,13 +111,19 @@ def room(c: Correlation, tiles: Sequence[Tile]) -> int:
             longer[few * tile.n] += count * whole
             longer[few * last] += count
         counts = longer
-    expected = counts[1] // SINGLE + counts[2] // PAIR
-    return min(max(LEAST_ROOM, -(-expected // 32) * 32), MOST_ROOM)  # a multiple of 256 bytes
+    expected = min(counts[1] // SINGLE + counts[2] // PAIR, MOST_ROOM)
+    likely = min(counts[1] // LIKELY, MOST_LIKELY)
+    return max(LEAST_ROOM, -(-max(expected, likely) // 32) * 32)  # a multiple of 256 bytes
 
 
 def header_size(c: Correlation, tiles: Sequence[Tile]) -> int:
     """Bytes that a workspace begins with where kernels check their accuracy."""
     return HEADER + 4 * PEAKS + SUSPECT * room(c, tiles)
+
+
+def noted(header: int) -> int:
+    """For how many suspects a header of so many bytes has room."""
+    return (header - HEADER - 4 * PEAKS) // SUSPECT
 
 
 def padded(c: Correlation, block: int = ROWS) -> int:
