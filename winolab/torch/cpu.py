@@ -55,7 +55,12 @@ def laid_like(a: Tensor, result: Tensor, first: bool | None = None) -> Tensor:
         first = ArrayLayout.of(Described(a.shape, a.stride(), "", 0, True), layout).first(layout)
     if first:
         return result.contiguous()
-    return result.movedim(1, -1).contiguous().movedim(-1, 1)
+    return last(result)
+
+
+def last(v: Tensor) -> Tensor:
+    """The tensor with channels last in memory."""
+    return v.movedim(1, -1).contiguous().movedim(-1, 1)
 
 
 def first_of_symbols(a: Tensor) -> bool | None:

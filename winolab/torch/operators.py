@@ -176,19 +176,19 @@ def _call(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
     """The operator's result; without the dispatcher, which takes half of a call and under autocast
     most of it, where its sets of keys say that no other mode and no transform looks on."""
     if is_dynamo_compiling():
-        return OPERATORS[direction](*_compiled_operands(a, b), *arguments)
+        return _compiled(direction, a, b, *arguments)
     y = past_python(direction, arguments, a, b)
     return _unknown(direction, a, b, *arguments) if y is None else y
 
 
-def _compiled_operands(*operands: Tensor) -> tuple[Tensor, ...]:
-    """What a compiled graph gives an operator: on a GPU channels last, where no gradients are
-    recorded, as Inductor lays its own convolutions' maps. Results are laid alike, so that a network
-    copies at its ends alone; filters' order comes with autocast's copy."""
-    recorded = torch.is_grad_enabled() and any(v.requires_grad for v in operands)
-    if recorded or not on_gpu(operands[0]):
-        return operands
-    return tuple(v.movedim(1, -1).contiguous().movedim(-1, 1) for v in operands)
+def _compiled(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
+    """The result in a compiled graph: where no gradients are recorded, of maps channels last on a
+    GPU, as Inductor lays its own. It lies as uncompiled ones, whose views it has; filters' order
+    comes with autocast's copy, the result's with what Inductor makes of its readers."""
+    if not on_gpu(a) or (torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)):
+        return OPERATORS[direction](a, b, *arguments)
+    y = OPERATORS[direction](cpu.last(a), cpu.last(b), *arguments)
+    return y if a.stride(1) == 1 and not a.is_contiguous() else y.contiguous()
 
 
 def _unknown(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
