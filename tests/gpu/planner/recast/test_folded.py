@@ -22,7 +22,7 @@ from tests.gpu.support.pretended import Array
 from winolab.algorithm import Direct, Problem
 from winolab.device import H100, datasheet
 from winolab.gpu.planner.planner import Choice, candidates, plan
-from winolab.gpu.planner.recast.fold_kernels import Fold
+from winolab.gpu.planner.recast.fold_kernels import Fold, write_filter
 from winolab.gpu.planner.recast.folded import (
     FEW,
     MOST_COLUMNS,
@@ -208,6 +208,24 @@ def test_filters_and_results_lie_anywhere(direction: str, name: str) -> None:
         places.append((ArrayLayout(shape, (*reversed(strides), 1), gap == 0), 0))
     y = hosted.execute(p, a, b)
     assert (hosted.execute(p, a, b, places=places) == y).all()
+
+
+@pytest.mark.parametrize("levels", [1, 3])
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+def test_rows_are_made_of_the_filter_alone(direction: str, levels: int) -> None:
+    """Columns that the last level fills up are the filter's, too: what lies a level's stride behind
+    it, NaN or nobody's memory, changed how split products are scaled, or was no address."""
+    problem = PROBLEMS[direction]["depths"]
+    p = planned(replace(problem, filter=(levels, *problem.filter[1:])), direction, "fp32")
+    fold, columns = Fold(p.problem, direction), p.products.problem
+    assert fold.columns(WIDE) > levels * fold.chunk
+    _, b = operands(p.problem, direction, "fp32")
+    far = (levels * 500, 500, 3 * b.shape[-1], b.shape[-1], 1)
+    w = hosted.Guarded.of(b, (ArrayLayout(b.shape, far), 0))
+    rows = hosted.Guarded(columns.w_shape, "float32")
+    given = w.view(filter=True), rows.array.ctypes.data
+    write_filter(hosted.loaded(p), fold, *given, fold.columns(WIDE))
+    assert np.array_equal(rows.array, rows_of(b, p))
 
 
 @pytest.mark.parametrize("first", [0, 1])

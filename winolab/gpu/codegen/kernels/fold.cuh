@@ -2,8 +2,8 @@
 // all taps' rows, and a result is the sum of its taps' products, each at another position.
 //
 // Columns of a position's products go by tap of the depth, each a chunk of FOLD_CHUNK; in a chunk by tap of
-// the height and of the width, then by the result's channel. What fills a chunk up repeats its first rows:
-// zeros would be results that look lost to who checks them.
+// the height and of the width, then by the result's channel. What fills a chunk up repeats its first rows,
+// and what is behind the last chunk the first one's: zeros would be results that look lost to who checks them.
 #pragma once
 
 #include "either.cuh"
@@ -20,9 +20,9 @@ struct FoldFilterParams {
   const FoldElement* w;
   FoldElement* rows;  // dense: of a forward pass columns × channels, else output channels × columns
   long long m_stride, depth_stride, height_stride, width_stride, c_stride;
-  int count, height, width, few;  // elements of rows; taps; the result's channels
-  Quotient by_inner;              // channels, or columns
-  int rotated;                    // whether of backward data
+  int count, depth, height, width, few;  // elements of rows; taps; the result's channels
+  Quotient by_inner;                     // channels, or columns
+  int rotated;                           // whether of backward data
 };
 
 extern "C" __global__ void __launch_bounds__(FOLD_THREADS)
@@ -32,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS)
   int inner;
   const int outer = divide(p.by_inner, at, inner);
   const int column = p.rotated ? inner : outer, other = p.rotated ? outer : inner;
-  const int level = column / FOLD_CHUNK, of_level = p.height * p.width * p.few;
+  const int level = column / FOLD_CHUNK % p.depth, of_level = p.height * p.width * p.few;
   const int within = column % FOLD_CHUNK % of_level, tap = within / p.few, few = within % p.few;
   const int m = p.rotated ? other : few, c = p.rotated ? few : other;
   p.rows[at] = p.w[m * p.m_stride + level * p.depth_stride + tap / p.width * p.height_stride +

@@ -124,7 +124,7 @@ class Fold:
         count = columns * other
         m, *taps, c = b.strides
         return FILTER_PARAMS.pack(
-            b.address, rows, m, *taps, c, count, self.taps[1], self.taps[2], self.few,
+            b.address, rows, m, *taps, c, count, *self.taps, self.few,
             *quotient(columns if self.rotated else other), int(self.rotated),
         ), count  # fmt: skip
 
