@@ -71,6 +71,15 @@ def test_threads_read_as_much_at_once_as_lies_side_by_side() -> None:
         offered(uneven, "backward_filter", "fp16", config=whole)
 
 
+def test_tiles_are_counted() -> None:
+    """Others serve a gradient of more, single numbers each."""
+    wide = Problem.of((1, 1, 1, 2**30 - 1), (3, 1, 1, 2**30 - 1))
+    with pytest.raises(ValueError, match="the number of tiles is 3221225469"):
+        offered(wide, "backward_filter", "fp32")
+    assert not isinstance(plan(Request(wide, "backward_filter", H200)), SkinnyPlan)
+    assert max(p.count for p in offered(wide, "forward", "fp32")) < 2**30
+
+
 def test_compute_capability_8_runs_them() -> None:
     request = Request(PROBLEMS["squeezed"], "forward", datasheet("a100"), None, "bf16")
     assert any(isinstance(p, SkinnyPlan) for p in candidates(request).plans)

@@ -296,6 +296,18 @@ def test_the_planner_takes_it_where_few_results_have_many_taps() -> None:
         assert not list(folded(none, True, LONG, candidates))
 
 
+def test_what_kernels_do_not_count_is_left_to_others() -> None:
+    """Elements of the filter's rows, and blocks of results, of which one may have a single one."""
+    channels = Problem.of((1, 8, 1 << 25), (8, 8, 1 << 25), padding=((3, 4),))
+    apart = Problem.of((1 << 8, 1 << 23, 1, 1, 1), (4, 3, 1, 1, 1), stride=(9, 1, 1))
+    for direction, more, less in (
+        ("forward", channels, replace(channels, in_channels=1 << 24)),
+        ("backward_data", apart, replace(apart, batch=1 << 7)),
+    ):
+        assert not list(folded(Request(more, direction, H100), True, LONG, candidates))
+        assert list(folded(Request(less, direction, H100), True, LONG, candidates))
+
+
 def test_products_are_filled_up_to_vectors() -> None:
     for direction, some in PROBLEMS.items():
         for problem in some.values():

@@ -133,5 +133,7 @@ def plans(request: Request) -> Iterator[SkinnyPlan]:
         )
         for v in ([config] if config else configs(request.direction, of, size))
     ]  # fmt: skip
-    timed = (replace(p, predicted=cost.seconds(p)) for p in made)
+    if made and (least := min(p.count for p in made)) > COUNTED // 2:
+        raise uncounted("the number of tiles", least)
+    timed = (replace(p, predicted=cost.seconds(p)) for p in made if p.count <= COUNTED // 2)
     yield from sorted(timed, key=lambda p: p.predicted)[:MOST]

@@ -226,7 +226,8 @@ def folded(
         return
     inner = products_problem(p, direction)
     fits = fold.chunk <= MOST_COLUMNS and fold.shared_memory <= request.device.shared_memory
-    if not fits or max(math.prod(v) for v in (inner.x_shape, inner.y_shape)) > MOST:
+    counted = inner.x_shape, inner.w_shape, inner.y_shape, (p.batch, *fold.results)
+    if not fits or max(map(math.prod, counted)) > MOST:
         return
     read = request.aligned_outputs if fold.rotated else request.aligned_rows
     limit, size = request.workspace_limit, 4 * p.batch * math.prod(fold.positions)
