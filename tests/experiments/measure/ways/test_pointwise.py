@@ -115,7 +115,8 @@ def test_the_section_is_fitted_to_such_rows(
     kept: Cublaslt,
 ) -> None:
     found = device_model.samples(("cublaslt",))["cublaslt"]
-    assert len(found.plans) == 112  # FP32 gradients with a workspace are left out
+    # FP32 gradients with a workspace are left out, and whatever has none for its short sums
+    assert len(found.plans) == 83
     start = replace(
         MODEL,
         cublaslt=replace(kept, start=1e-6, products=1.0, operand=20.0, arrays=1.0, adding=1e-6),

@@ -34,6 +34,7 @@ from winolab.problem import Problem, shapes
 H200 = datasheet("h200")
 GUARD = 16  # elements behind an array's memory
 MAP = BATCHES["map"]  # 3×4×6×64 -> 32
+WHOLE = Problem.of((3, 8, 16, 16), (8, 1, 1, 16))  # whose sums may be cut
 FEW = Problem.of((3, 4, 6, 16), (8, 1, 1, 16))  # whose parts of dw are no larger than the data
 
 
@@ -267,18 +268,18 @@ def test_gradients_whose_parts_take_more_than_the_data_are_copied(stand_in, libr
 def test_parts_come_before_the_librarys_workspace() -> None:
     """Bytes of both; without planes there are no parts, and FP32 has none of the library's."""
     every = [
-        *offered(FEW, "backward_filter", "fp16", planes=True),
-        *offered(FEW, "backward_filter", "fp32", planes=True),
+        *offered(WHOLE, "backward_filter", "fp16", planes=True),
+        *offered(WHOLE, "backward_filter", "fp32", planes=True),
     ]
     assert [p.config.workspace for p in every] == [0, USUAL, 0]
     for p in every:
         parts = 3 * 4 * 16 * 8
         assert (p.parts_size, p.workspace) == (parts, parts + p.config.workspace)
         assert set(p.shared()) == {"cublasLtMatmul", "winolab_reduce"}
-        lies = View(0, (24 * 16, 0, 6, 1, 24)), View(0, (24 * 8, 0, 6, 1, 24))
+        lies = View(0, (128 * 16, 0, 16, 1, 128)), View(0, (128 * 8, 0, 16, 1, 128))
         dw = View(1 << 20, (16, 0, 0, 0, 1))
         found = packed(parameters(p, *lies, dw, 1 << 16))
-        assert (found["out"], found["images"], found["depth"]) == (1 << 16, 3, 24)
+        assert (found["out"], found["images"], found["depth"]) == (1 << 16, 3, 128)
         assert found["apart_out"] == 16 * 8
         behind = (1 << 16) + parts if p.config.workspace else 0
         assert (found["workspace"], found["size"]) == (behind, p.config.workspace)

@@ -30,7 +30,7 @@ def cut(plan: Tiling, block: Block, model: DeviceModel = MODEL) -> tuple[int, in
     rows, columns, depth = plan.each
     count = plan.images * -(-rows // block[0]) * -(-columns // block[1])
     most = depth // int(model.cublaslt.part)
-    room = plan.config.workspace // (4 * plan.images * rows * columns)
+    room = plan.of_library // (4 * plan.images * rows * columns)
     return count, max(1, min(plan.device.multiprocessors // count, most, room))
 
 

@@ -100,11 +100,11 @@ def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Par
         alignment = gcd(alignment, *steps)
     return PRODUCT.pack(
         *(first.address, second.address, result.address),
-        workspace + call.beside_library if call.config.workspace else 0,
+        workspace + call.beside_library if call.of_library else 0,
         *(rows, columns, depth),
         *(first.pitch, second.pitch, result.pitch),
         *(first.batch_stride, second.batch_stride, result.batch_stride),
-        call.config.workspace,
+        call.of_library,
         KINDS[call.dtype],
         KINDS[out_dtype],
         int(turned_first),

@@ -105,7 +105,7 @@ class CublasltPlan(Tiling, BasePlan):
 
 
 def plans(request: Request) -> Iterator[CublasltPlan]:
-    """Products with a workspace and without.
+    """Products with a workspace, where sums may be cut, and without.
 
     Raises ValueError where the request has no such product, and says why.
     """
@@ -135,6 +135,8 @@ def plans(request: Request) -> Iterator[CublasltPlan]:
         raise uncounted("the number of rows of a matrix", most)
     for each in [config] if config else configs(request.workspace_limit):
         plan = replace(made, config=each)
+        if not config and plan.of_library < each.workspace:
+            continue  # as without
         if not plan.predictable and (not named or (request.planes and not config)):
             continue
         behind = cost.finishing(plan) if request.finished else 0.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from winolab.algorithm import Problem
 from winolab.device import Device
-from winolab.gpu.families.cublaslt.config import Config
+from winolab.gpu.families.cublaslt.config import WHOLE, Config
 from winolab.gpu.params import VECTOR, aligned
 from winolab.gpu.planner.request import ITEMSIZE
 
@@ -68,7 +68,12 @@ class Tiling:
     @property
     def workspace(self) -> int:
         """Bytes of parts, and behind them what the library may use."""
-        return self.beside_library + self.config.workspace
+        return self.beside_library + self.of_library
+
+    @property
+    def of_library(self) -> int:
+        """Bytes that the library may use: none where it might leave out the last of a sum."""
+        return 0 if self.each[2] % WHOLE else self.config.workspace
 
     @property
     def beside_library(self) -> int:
