@@ -33,7 +33,11 @@ FEW, FEWEST_TAPS = 8, 3  # channels of the result, at most; taps, at least
 # 46 µs for a predicted 24 (docs/notes/124).
 MOST_COLUMNS = 96
 WIDE = 8  # columns that products are filled up to: vectors of all dtypes
-FOLDED = 1.5  # times a copy of products and results that their sums take: borders are read again
+# What sums take beside a copy of products and results: instructions of a thread for a position's
+# tap, for its sum of a channel, and for dividing by strides; launches, of which a small call waits
+# for its first loads as for another. All 15 that an H200 timed were within 1.17 of it
+# (docs/notes/124).
+A_TAP, A_SUM, A_DIVISION, LAUNCHES = 33, 20, 33, 3
 
 
 @dataclass(frozen=True)
@@ -203,10 +207,14 @@ def products_problem(p: Problem, direction: str) -> Problem:
 def _beside(fold: Fold, products: Plan, out_dtype: str) -> float:
     """Seconds of the filter's rows and of the sums."""
     p = fold.problem
-    results = p.batch * fold.few * math.prod(fold.results)
+    positions = p.batch * math.prod(fold.results)
     read = 4 * math.prod(products.problem.x_shape if fold.rotated else products.problem.y_shape)
-    moved = copying(products.device, read + ITEMSIZE[out_dtype] * results)
-    return 2 * MODEL.device.launch + FOLDED * moved
+    moved = copying(products.device, read + ITEMSIZE[out_dtype] * positions * fold.few)
+    divided = fold.rotated and {*p.stride} != {1}
+    instructions = A_TAP + A_SUM * fold.few + A_DIVISION * divided
+    lanes = products.device.fp32_peak / 2
+    added = positions * math.prod(p.filter) * instructions / lanes
+    return LAUNCHES * MODEL.device.launch + moved + added
 
 
 def folded(
