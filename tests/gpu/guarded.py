@@ -17,7 +17,16 @@ import typer
 
 from tests.gpu.every_kernel import views
 from tests.gpu.every_kernel.zone import GUARD, PATTERN, Zone
-from tests.gpu.support.molds import ONE_TAP, PLANES, SEEDS, channels_of, few, known_taps, steps_of
+from tests.gpu.support.molds import (
+    BY_CONFIG,
+    ONE_TAP,
+    PLANES,
+    SEEDS,
+    channels_of,
+    few,
+    known_taps,
+    steps_of,
+)
 from winolab.algorithm import Problem, Tile, parse_algorithm, tiled
 from winolab.bench import oracle
 from winolab.device import H100, Device, datasheet
@@ -123,6 +132,9 @@ class Mold:
         self, case: tuple[Problem, str, str], aligned: bool, dtype: str, config: Any = None
     ) -> list[Any]:
         problem, direction, algorithm = case
+        if not config and self.family in BY_CONFIG:
+            every = BY_CONFIG[self.family]
+            return [p for v in every for p in self._plans(case, aligned, dtype, v)]
         try:
             found = list(
                 FAMILY[self.family].plans(

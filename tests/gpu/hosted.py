@@ -22,7 +22,10 @@ from winolab.gpu.runtime.cache.source import Source
 from winolab.problem import shapes
 
 # Files of codegen/kernels/ with inline PTX, for which host/ has C++.
-REPLACED = ("pipeline", "mma", "pairs", "tensor_map", "im2col_map", "cluster_copy", "multicast")
+REPLACED = (
+    *("pipeline", "mma", "mma_tf32", "pairs", "tensor_map", "im2col_map", "cluster_copy"),
+    "multicast",
+)
 MESSAGE = 2048
 SPACES = r"(?ms)^namespace (\w+) \{$.*?^\}  // namespace \1$"
 

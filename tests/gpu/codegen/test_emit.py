@@ -10,6 +10,7 @@ from winolab.gpu.codegen.emit import (
     EPILOGUE,
     FAMILIES,
     SHARED,
+    TF32,
     _chosen,
     fingerprint,
     headers,
@@ -135,9 +136,8 @@ def test_what_applies_an_epilogue_is_in_sources_that_ask_for_it_alone() -> None:
 def test_a_condition_of_another_kind_is_refused() -> None:
     """It stood in sources as it was, and was true for every one of them."""
     text = f"#ifndef {EPILOGUE}\nint y;\n#endif\n"
-    with pytest.raises(
-        ValueError, match="#ifndef EPILOGUE: of EPILOGUE, FALLBACK, LEFT_OUT use #ifdef, #else"
-    ):
+    said = "#ifndef EPILOGUE: of EPILOGUE, FALLBACK, LEFT_OUT, TF32 use #ifdef, #else"
+    with pytest.raises(ValueError, match=said):
         _chosen(text, frozenset())
 
 
@@ -177,6 +177,7 @@ def test_every_file_is_of_a_root() -> None:
     texts += [unit("", {}, {}, (root,), (), others) for root in ROOTS if root != "nested/kernel"]
     texts.append(unit("", {}, {}, ("nested/kernel",), (), staged))
     texts.append(unit("", {EPILOGUE: 1}, {}, ("layout_copy",)))
+    texts.append(unit("", {TF32: 1}, {}, ("im2col/kernel",)))
     for file in (*SHARED.glob("*.cuh"), *FAMILIES.glob("*/*.cuh")):
         family = "" if file.parent == SHARED else f"{file.parent.name}/"
         assert any(kernel(family + file.stem) in text for text in texts), file

@@ -124,6 +124,7 @@ STRUCTS = {
         [im2col.PARAMS],
         [("Quotient", "quotient")],
     ),
+    "im2col again": ("AgainParams", "positions_again", [im2col.AGAIN_PARAMS], []),
     "patches": (
         "PatchParams",
         "patches/kernel",

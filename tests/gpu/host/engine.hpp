@@ -94,6 +94,7 @@ struct Product {
   unsigned long long a, b;
   int n, group;
   bool bf16, a_registers, a_mn, b_mn, accumulate;
+  bool tf32 = false;  // A in registers, B by rows of 128 bytes: half as deep
 };
 
 struct Ordered {

@@ -2,6 +2,7 @@
 #pragma once
 #include "cuda.hpp"
 #include "mma.hpp"
+#include "mma_tf32.hpp"
 #include "multicast.hpp"
 #include "pairs.hpp"
 #include "pipeline.hpp"

@@ -191,6 +191,23 @@ void read(unsigned long long descriptor, bool mn_major, int mn, int count, bool 
     }
 }
 
+// A number of TF32, whose lower bits do not count.
+float tf32(unsigned raw) { return bits<float>(raw & 0xffffe000); }
+
+// The number at (mn, k) of a matrix of FP32 in shared memory, rows of 128 bytes exchanged alike.
+float fp32_at(unsigned long long descriptor, int mn, int k) {
+  const unsigned stride = (descriptor >> 32 & 0x3fff) << 4;
+  unsigned at = ((descriptor & 0x3fff) << 4) + mn / 8 * stride + mn % 8 * 128 + k * 4;
+  if (descriptor >> 62 != (int)Swizzle::B128) fail("wgmma of TF32 without its swizzle");
+  at ^= at >> 3 & 0x70;
+  const Block& b = *now->block;
+  unsigned raw;
+  if (at < GUARD || at - GUARD + sizeof raw > b.bytes) fail("wgmma reads outside shared memory");
+  const Quiet quiet;
+  memcpy(&raw, b.shared() + at - GUARD, sizeof raw);
+  return tf32(raw);
+}
+
 void close(Row (&rows)[ROWS]) {
   for (Row& row : rows) row.close();
 }
@@ -229,7 +246,12 @@ void multiply(const Fiber* lanes, int at) {
     read(p.a, p.a_mn, 16 * wide, ROWS, p.bf16, [&](int row, int k, double value, double size) {
       a[row].value[k] = value, a[row].size[k] = size;
     });
-  for (int row = 0; p.a_registers && row < ROWS; ++row)
+  for (int row = 0; p.tf32 && row < ROWS; ++row)  // half as deep: the rest is zeros
+    for (int k = 0; k < DEPTH; ++k) {
+      const Fiber& lane = lanes[row % 8 * 4 + k % 4];
+      a[row].set(k, k < 8 ? tf32(lane.ordered->products.list[at].registers[row / 8 + k / 4 * 2]) : 0, lowest);
+    }
+  for (int row = 0; p.a_registers && !p.tf32 && row < ROWS; ++row)
     for (int k = 0; k < DEPTH; ++k) {
       const Fiber& lane = lanes[row % 8 * 4 + k % 8 / 2];
       const unsigned pair = lane.ordered->products.list[at].registers[row / 8 + k / 8 * 2];
@@ -238,7 +260,11 @@ void multiply(const Fiber* lanes, int at) {
   close(a);
   for (int first = 0; first < p.n; first += COLUMNS) {
     Columns b;
-    read(p.b, p.b_mn, first, COLUMNS, p.bf16, [&](int column, int k, double value, double size) {
+    if (p.tf32)
+      for (int c = 0; c < COLUMNS; ++c)
+        for (int k = 0; k < DEPTH; ++k) b.set(k, c, k < 8 ? fp32_at(p.b, first + c, k) : 0, lowest);
+    else
+      read(p.b, p.b_mn, first, COLUMNS, p.bf16, [&](int column, int k, double value, double size) {
       b.value[k][column] = value, b.size[k][column] = size;
     });
     multiply_rows(a, b, lowest, [&](int lane) { return lanes[lane].ordered->products.list[at].d + first / 2; });
@@ -287,7 +313,6 @@ void multiply(Fragments mine, bool bf16) {
 // Half as deep: the rest is zeros. Lower bits than TF32's do not count.
 void multiply_tf32(Fragments mine) {
   of_warp(mine, "mma", [=](auto of) {
-    const auto number = [](unsigned raw) { return bits<float>(raw & 0xffffe000); };
     const double lowest = least(true);  // FP32's
     Row a[ROWS];
     Columns b;
@@ -295,8 +320,8 @@ void multiply_tf32(Fragments mine) {
       const int from = k % 4;
       const bool there = k < 8;
       for (int row = 0; row < ROWS; ++row)
-        a[row].set(k, there ? number(of(row % 8 * 4 + from).a[row / 8 + k / 4 * 2]) : 0, lowest);
-      for (int c = 0; c < COLUMNS; ++c) b.set(k, c, there ? number(of(4 * c + from).b[k / 4]) : 0, lowest);
+        a[row].set(k, there ? tf32(of(row % 8 * 4 + from).a[row / 8 + k / 4 * 2]) : 0, lowest);
+      for (int c = 0; c < COLUMNS; ++c) b.set(k, c, there ? tf32(of(4 * c + from).b[k / 4]) : 0, lowest);
     }
     close(a);
     multiply_rows(a, b, lowest, [=](int lane) { return of(lane).d; });

@@ -26,7 +26,7 @@ Product& start_product(float (&d)[N / 2], unsigned long long b, bool accumulate)
   static_assert(N % 8 == 0 && N <= 256, "a width of wgmma");
   Product& p = now->ordered->products.add();
   p.d = d, p.b = b, p.n = N, p.bf16 = BF16, p.accumulate = accumulate;
-  p.a_mn = A_MN, p.b_mn = B_MN, p.a_registers = false;
+  p.a_mn = A_MN, p.b_mn = B_MN, p.a_registers = p.tf32 = false;
   return p;
 }
 

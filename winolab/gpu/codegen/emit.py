@@ -122,10 +122,10 @@ WGMMA_WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256)  # m64nNk16 of mma.
 
 ROOT = Path(str(resources.files("winolab.gpu")))
 SHARED, FAMILIES = ROOT / "codegen" / "kernels", ROOT / "families"
-EPILOGUE, FALLBACK = "EPILOGUE", "FALLBACK"
-# What applies an epilogue; what leaves the products out that a fallback is behind; what measures a
-# kernel without some of its steps.
-CONDITIONS = frozenset({EPILOGUE, FALLBACK, "LEFT_OUT"})
+EPILOGUE, FALLBACK, TF32 = "EPILOGUE", "FALLBACK", "TF32"
+# What applies an epilogue; what leaves the products out that a fallback is behind; what multiplies
+# FP32's parts; what measures a kernel without some of its steps.
+CONDITIONS = frozenset({EPILOGUE, FALLBACK, TF32, "LEFT_OUT"})
 CONDITIONAL = re.compile(
     rf"^ *#ifdef ({'|'.join(sorted(CONDITIONS))})\n(.*?)(?:^ *#else\n(.*?))?^ *#endif\n\n?",
     re.M | re.S,
@@ -164,6 +164,7 @@ def headers() -> dict[str, str]:
         "correlation_fields.cuh": declared(fields.CORRELATION),
         "wgmma_shared.cuh": wgmma("shared"),
         "wgmma_registers.cuh": wgmma("registers"),
+        "wgmma_of_tf32.cuh": wgmma_of_tf32(),
     }
 
 
@@ -209,6 +210,26 @@ def declared(fields: Sequence[tuple[str, str]]) -> str:
     """Fields of a struct in C, from a Layout's."""
     types = {LONG: "long long", INT: "int"}
     return "".join(f"  {types[kind]} {', '.join(names.split())};\n" for names, kind in fields)
+
+
+def wgmma_of_tf32() -> str:
+    """The body of the wrapper of wgmma of TF32, by width: A in registers, B by rows of sums."""
+    branches = []
+    for n in WGMMA_WIDTHS:
+        sums = n // 2
+        left = "{" + ", ".join(f"%{sums + i}" for i in range(4)) + "}"
+        accumulators = ", ".join(f"%{i}" for i in range(sums))
+        outputs = ", ".join(f'"+f"(d[{i}])' for i in range(sums))
+        inputs = ", ".join(f'"r"(a[{i}])' for i in range(4)) + ', "l"(b), "r"((int)accumulate)'
+        branches.append(
+            f"  if constexpr (N == {n})\n"
+            f'    asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{sums + 5}, 0;\\n'
+            f"wgmma.mma_async.sync.aligned.m64n{n}k8.f32.tf32.tf32 "
+            f'{{{accumulators}}}, {left}, %{sums + 4}, p, 1, 1;\\n}}"\n'
+            f"                 : {outputs} : {inputs});\n"
+        )
+    known = " || ".join(f"N == {n}" for n in WGMMA_WIDTHS)
+    return f'  static_assert({known}, "add the width to the list");\n' + "".join(branches)
 
 
 def wgmma(a: str) -> str:

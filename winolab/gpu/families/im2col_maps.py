@@ -9,7 +9,8 @@ from winolab.gpu.families.axes import MOST_STEP
 from winolab.gpu.params import PositionsMap, View
 from winolab.gpu.planner.correlation import Correlation, Dimensions, without_depth
 
-CHANNELS = 64  # of a copy
+ROW_BYTES = 128  # of a pixel's channels in a copy
+CHANNELS = ROW_BYTES // 2  # the same of 16 bits
 # The window's corners, and the farthest tap, of maps of four dimensions and of five: CUDA driver
 # API, cuTensorMapEncodeIm2col; PTX ISA section 5.5.4.
 CORNERS, FARTHEST = {4: 128, 5: 16}, {4: 255, 5: 31}
@@ -75,7 +76,7 @@ def place(of: Strided, position: int) -> tuple[int, int, int, int]:
 
 
 def inputs(of: Strided, view: View, channels: int, itemsize: int, positions: int) -> PositionsMap:
-    """The map of all ``channels`` of x, whose copies bring CHANNELS of so many positions."""
+    """The map of all ``channels`` of x, whose copies bring ROW_BYTES of so many positions."""
     lower, upper = corners(of)
     found = outputs(of, view, channels, itemsize, positions, of.input)
     return replace(found, steps=(1, *of.stride[::-1], 1), lower=lower, upper=upper)
@@ -91,6 +92,6 @@ def outputs(
 ) -> PositionsMap:
     """The same of an array that has the outputs' places, or others."""
     sizes = (channels, *(size or of.output)[::-1], of.batch)
-    box = (CHANNELS, positions, 1, 1, 1)
+    box = (ROW_BYTES // itemsize, positions, 1, 1, 1)
     found = PositionsMap.of(view.address, itemsize, sizes, view.strides[::-1], box)
     return replace(found, steps=(1,) * 5, rank=rank(of))

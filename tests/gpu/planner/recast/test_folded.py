@@ -210,20 +210,6 @@ def test_filters_and_results_lie_anywhere(direction: str, name: str) -> None:
     assert (hosted.execute(p, a, b, places=places) == y).all()
 
 
-def test_threads_without_results_take_as_long_as_others() -> None:
-    """A block has 8 × 32 of a map, or 256 of a row: of 9 × 33 it has a quarter."""
-
-    def sums(size: tuple[int, ...], batch: int) -> tuple[int, float]:
-        problem = Problem.of((batch, *size, 64), (3, *(3 for _ in size), 64), padding=1)
-        p = planned(problem, "forward", "fp16")
-        return math.prod(Fold(problem, "forward").grid), p.predicted - p.products.predicted
-
-    for whole, over in (((8, 32), (9, 33)), ((256,), (257,)), ((4, 8, 32), (4, 9, 33))):
-        (blocks, few), (more, many) = sums(whole, 20_000), sums(over, 20_000)
-        assert more == 2 ** (min(len(over), 2)) * blocks
-        assert many > 1.2 * few
-
-
 @pytest.mark.parametrize("levels", [1, 3])
 @pytest.mark.parametrize("direction", ["forward", "backward_data"])
 def test_rows_are_made_of_the_filter_alone(direction: str, levels: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from winolab.gpu.families.clusters import SharedSums, as_many_stages_as_fit
 
@@ -18,6 +19,10 @@ class Config(SharedSums):
     stages: int
     split_k: int = 1
     blocks: int = 1
+    tf32: int = 0  # whether parts of FP32 numbers are multiplied
+
+    def __str__(self) -> str:
+        return super().__str__() + " tf32=1" * bool(self.tf32)
 
     @property
     def threads(self) -> int:
@@ -34,8 +39,13 @@ class Config(SharedSums):
 
     @property
     def scratch(self) -> int:
-        """Places of positions."""
-        return 8 * self.bn
+        """Places of positions, and the parts of two steps' filters."""
+        return 8 * self.bn + 2 * 2 * ROW_BYTES * self.bm * bool(self.tf32)
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is such a block."""
+        return super().runs and self.tf32 in (0, 1)
 
 
 # Positions and output channels of a block, and blocks of a multiprocessor. Of ten such shapes, and
@@ -44,3 +54,7 @@ class Config(SharedSums):
 SHAPES = ((128, 128, 1), (128, 64, 1), (64, 64, 2), (64, 64, 3), (64, 32, 2))
 SPLITS = (1, 2, 4, 8)
 CONFIGS = tuple(as_many_stages_as_fit(Config, SHAPES, SPLITS, 2))
+# The same of FP32's parts, whose sums of a step are beside all sums: 128 × 128 would spill, and
+# three blocks of 64 × 64.
+TF32_SHAPES = tuple(shape for shape in SHAPES[1:] if shape[2] < 3)
+TF32_CONFIGS = tuple(as_many_stages_as_fit(partial(Config, tf32=1), TF32_SHAPES, SPLITS, 2))

@@ -8,12 +8,15 @@
 // Backward data (ROTATED): x is dy, output channels are neighbours in w, which wgmma reads along them,
 // and taps are walked backwards.
 //
+// TF32: of FP32 numbers, 32 channels a step; x is parted in registers, w from one shared place to another,
+// and sums that are not finite are added up again on FFMA units.
+//
 // Barriers: who arrives → who waits
 //   full[stage]   the copies' bytes → consumers
-//   empty[stage]  a lane of each consumer warp, when the next step's products have begun → the thread
-//                 that orders copies
+//   empty[stage]  a lane of each consumer warp, when the next step's products have begun, or TF32 its own →
+//                 the thread that orders copies
 //   brought       the bytes of other blocks' sums → consumers
-//   named 1       consumers: nobody multiplies any more; sums are in shared memory
+//   named 1       consumers: nobody multiplies any more; sums are in shared memory; TF32, w is in parts
 //   cluster       all threads: ``brought`` is ready; all sums have been brought
 #pragma once
 
@@ -25,11 +28,10 @@
 #include "im2col_map.cuh"
 #include "pipe.cuh"
 #include "quotient.cuh"
-
-constexpr int KC = 64, ROW_BYTES = 128, PLANE = KC * ROW_BYTES;  // of 64 channels; of 64 such rows
-constexpr int CONSUMERS = 2 * BN, THREADS = CONSUMERS + 32;
-constexpr int STAGE_BYTES = ROW_BYTES * (BN + BM);
-static_assert(BN % 64 == 0 && BM % (ROTATED ? 64 : 32) == 0 && BM <= 256, "block shape");
+#include "shape.cuh"
+#ifdef TF32
+#include "tf32_parts.cuh"
+#endif
 
 struct PositionsParams {
   TensorMap x_map, w_map;
@@ -44,6 +46,9 @@ struct PositionsParams {
   int chunks, steps;           // of a tap, of a sum
   int starts[32];  // [part][chunk, width, height, depth]: its first step
   Quotient of_width, of_height, of_depth, by_blocks_m;  // of outputs; a group's output channels'
+#ifdef TF32
+  alignas(64) AgainParams again;
+#endif
 #ifdef EPILOGUE
   alignas(64) EpilogueParams epilogue;
 #endif
@@ -55,6 +60,9 @@ typedef float PositionsHeld[1][BM / 2];
 struct PositionsShared {
   unsigned char x[STAGES][BN * ROW_BYTES];  // [position][64 channels]
   unsigned char w[STAGES][BM * ROW_BYTES];  // [output channel][64 channels], or planes of the reverse
+#ifdef TF32
+  unsigned char parts[2][2][BM * ROW_BYTES];  // w's of two steps, high and low: [output channel][32 channels]
+#endif
   PositionsSums sums;
   long long places[BN];  // of the positions in y, or -1
   unsigned long long full[STAGES], empty[STAGES], brought;
@@ -100,11 +108,19 @@ __device__ __forceinline__ void produce(const PositionsParams& p, const Position
     barrier_arrive_expect(full, STAGE_BYTES);
     const int from = work.group * p.channels + chunk * KC;
     if constexpr (ROTATED) {
+#ifdef TF32
+#pragma unroll
+      for (int i = 0; i < BM / KC; ++i)
+        box_copy(shared.w[pipe.stage] + i * PLANE, p.w_map, work.out + i * KC,
+                 p.taps_width - 1 - tap_w, p.taps_height - 1 - tap_h, p.taps_depth - 1 - tap_d, from,
+                 full);
+#else
 #pragma unroll
       for (int i = 0; i < BM / 64; ++i)
         box_copy(shared.w[pipe.stage] + i * PLANE, p.w_map, work.out + i * 64,
                  p.taps_width - 1 - tap_w, p.taps_height - 1 - tap_h, p.taps_depth - 1 - tap_d, from,
                  full);
+#endif
     } else {
       box_copy(shared.w[pipe.stage], p.w_map, chunk * KC, tap_w, tap_h, tap_d,
                work.group * p.out_channels + work.out, full);
@@ -122,6 +138,79 @@ __device__ __forceinline__ void produce(const PositionsParams& p, const Position
   }
 }
 
+#ifdef TF32
+// The Tensor Core, which truncates, sums low·high, high·low and high·high of a step; steps are added in FP32
+// outside it. While one is multiplied, the next one's w is parted.
+__device__ __forceinline__ void consume(const PositionsWork& work, PositionsShared& shared,
+                                        PositionsHeld& acc, int group, int lane) {
+#pragma unroll
+  for (int j = 0; j < BM / 2; ++j) acc[0][j] = 0.0f;
+  const unsigned long long w = matrix_descriptor(shared.parts[0][0], 16, 1024, Swizzle::B128);
+  const int first = group * 64 + (int)threadIdx.x / 32 % 4 * 16;
+  Pipe<STAGES> pipe;
+  int of = 0;
+  if (work.begin < work.end) {
+    barrier_wait(&shared.full[0], 0);
+    part_filters(shared.w[0], shared.parts[0]);
+    fence_async();
+    consumers_sync<CONSUMERS>();
+  }
+#pragma unroll 1
+  for (int step = work.begin; step < work.end; ++step) {
+    PositionParts x;
+    x.read(shared.x[pipe.stage], first, lane);
+    const unsigned long long high = descriptor_offset(w, of * 2 * BM * ROW_BYTES);
+    const unsigned long long low = descriptor_offset(high, BM * ROW_BYTES);
+    float sum[BM / 2];
+    wgmma_pin(sum);
+    wgmma_fence();
+#pragma unroll
+    for (int s = 0; s < 4; ++s) wgmma_tf32<BM>(sum, x.low[s], descriptor_offset(high, s * 32), s > 0);
+#pragma unroll
+    for (int s = 0; s < 4; ++s) wgmma_tf32<BM>(sum, x.high[s], descriptor_offset(low, s * 32), true);
+#pragma unroll
+    for (int s = 0; s < 4; ++s) wgmma_tf32<BM>(sum, x.high[s], descriptor_offset(high, s * 32), true);
+    wgmma_commit();
+    __syncwarp();  // all lanes have read x
+    if (lane == 0) barrier_arrive(&shared.empty[pipe.stage]);
+    pipe.advance(), of ^= 1;
+    if (step + 1 < work.end) {
+      barrier_wait(&shared.full[pipe.stage], pipe.phase);
+      part_filters(shared.w[pipe.stage], shared.parts[of]);
+      fence_async();
+    }
+    wgmma_wait<0>();
+    wgmma_pin(sum);
+    x.keep();
+#pragma unroll
+    for (int j = 0; j < BM / 2; ++j) acc[0][j] = __fadd_rn(acc[0][j], sum[j]);
+    consumers_sync<CONSUMERS>();
+  }
+}
+
+// A sum that is not finite, on the FFMA unit.
+__device__ __noinline__ float summed_again(const PositionsParams& p, const PositionsWork& work, int position,
+                                           int out) {
+  const AgainParams& of = p.again;
+  const PositionDigits at(p, position);
+  const float* const w = of.w + (long long)(work.group * p.out_channels + out) * of.m_stride;
+  const float* const image = of.x + at.n * of.x_batch + work.group * p.channels;
+  float sum = 0.0f;
+  for (int tap_d = 0; tap_d < p.taps_depth; ++tap_d)
+    for (int tap_h = 0; tap_h < p.taps_height; ++tap_h)
+      for (int tap_w = 0; tap_w < p.taps_width; ++tap_w) {
+        const int d = at.d * p.stride_depth - p.pad_depth + tap_d * p.dilation_depth;
+        const int h = at.h * p.stride_height - p.pad_height + tap_h * p.dilation_height;
+        const int column = at.w * p.stride_width - p.pad_width + tap_w * p.dilation_width;
+        const bool is = d >= 0 && d < of.in_depth && h >= 0 && h < of.in_height && column >= 0 &&
+                        column < of.in_width;
+        const float* const x = image + d * of.x_depth + h * of.x_row + column * of.x_pixel;
+        const float* const tap = w + tap_d * of.depth_stride + tap_h * of.row_stride + tap_w * of.width_stride;
+        if (is) sum = add_row(of, x, tap, p.channels, sum);
+      }
+  return sum;
+}
+#else
 __device__ __forceinline__ void consume(const PositionsWork& work, PositionsShared& shared,
                                         PositionsHeld& acc, int group, int lane) {
 #pragma unroll
@@ -152,6 +241,7 @@ __device__ __forceinline__ void consume(const PositionsWork& work, PositionsShar
   wgmma_wait<0>();
   wgmma_pin(acc[0]);
 }
+#endif
 
 // Eight neighbouring sums to y.
 __device__ __forceinline__ void store_eight(const PositionsParams& p, Out* to, const float4& low,
@@ -183,8 +273,24 @@ __device__ __forceinline__ void finish(const PositionsParams& p, const Positions
     const int row = i / ROW, column = i % ROW * 8;
     const long long place = shared.places[first + row];
     if (place < 0 || work.out + column >= p.out_channels) continue;
+#ifdef TF32
+    float4 low = shared.sums.added(work.part, sums, row, column);
+    float4 high = shared.sums.added(work.part, sums, row, column + 4);
+    float none = 0.0f;  // NaN, where one is not finite
+#pragma unroll
+    for (int e = 0; e < 4; ++e) none += (&low.x)[e] * 0.0f + (&high.x)[e] * 0.0f;
+    if (none != 0.0f) {
+#pragma unroll 1
+      for (int e = 0; e < 8; ++e) {
+        float& sum = e < 4 ? (&low.x)[e] : (&high.x)[e - 4];
+        if (!(fabsf(sum) < __int_as_float(0x7f800000)))
+          sum = summed_again(p, work, work.first + first + row, work.out + column + e);
+      }
+    }
+#else
     const float4 low = shared.sums.added(work.part, sums, row, column);
     const float4 high = shared.sums.added(work.part, sums, row, column + 4);
+#endif
     const int channel = work.group * p.out_channels + work.out + column;
     store_eight(p, p.y + place + channel, low, high, channel);
   }

@@ -5,19 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from winolab.gpu.codegen.structs import layout
-from winolab.gpu.families import im2col_maps
-from winolab.gpu.families.clusters import KC, MOST_SPLITS
+from winolab.gpu.families import correlation_params, im2col_maps
+from winolab.gpu.families.clusters import MOST_SPLITS
 from winolab.gpu.families.epilogue import finished
 from winolab.gpu.families.im2col.tiling import Tiling
 from winolab.gpu.params import Kernels, Params, TensorMap, View, quotient
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE
 
 PARAMS = layout("PositionsParams", "im2col/kernel", include="quotient")
+AGAIN_PARAMS = layout("AgainParams", "positions_again")  # of FP32, behind the others
 
 
 def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View) -> None:
     """Compute all groups on the current stream."""
-    params = finished(parameters(call, a, b, out), out, 0, call.out_dtype)
+    params = parameters(call, a, b, out)
+    if call.config.tf32:
+        params = Params.of(params, again(call, a, b))
+    params = finished(params, out, 0, call.out_dtype)
     kernels["winolab_im2col"](call.grid, call.config.threads, params)
 
 
@@ -44,6 +48,13 @@ def parameters(call: Tiling, x: View, w: View, y: View) -> Params:
     )
 
 
+def again(call: Tiling, x: View, w: View) -> Params:
+    """What sums are added up by again that are not finite."""
+    c = call.correlation
+    address, *strides = correlation_params.filter_map(c, w, 0, ITEMSIZE["float32"])
+    return AGAIN_PARAMS.pack(x.address, address, *x.strides[:4], *strides, *c.input)
+
+
 def _begin(call: Tiling, part: int) -> tuple[int, int, int, int]:
     """The first step of a part, or the last one's end: channels' and a tap's number along width,
     height and depth."""
@@ -59,5 +70,5 @@ def _filters(call: Tiling, w: View, size: int) -> TensorMap:
     c, v = call.correlation, call.config
     inner, outer = (c.out_channels, c.channels) if c.rotated else (c.channels, c.out_channels)
     sizes = (inner, *c.filter[::-1], c.groups * outer)
-    box = (KC, 1, 1, 1, KC if c.rotated else v.bm)
+    box = (call.depth, 1, 1, 1, call.depth if c.rotated else v.bm)
     return TensorMap.of(w.address, size, sizes, w.strides[3::-1], box)

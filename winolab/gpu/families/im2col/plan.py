@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from winolab.arguments.words import plural
 from winolab.gpu.families.axes import check_vectors, counted
 from winolab.gpu.families.clusters import KC, MOST_SHARED, MOST_SPLITS, MOST_SUMS
-from winolab.gpu.families.direct_products import DirectCorrelation
+from winolab.gpu.families.direct_products import DirectCorrelation, arithmetic
 from winolab.gpu.families.im2col import cost, launch
 from winolab.gpu.families.im2col.config import CONFIGS, Config
 from winolab.gpu.families.im2col.source import source
@@ -36,7 +36,8 @@ class Im2colPlan(Tiling, DirectCorrelation):
             [
                 p.told(self.direction),
                 f"kernel     {self.kernel} {self.precision}, nothing transformed",
-                f"block      {v.bn} positions × {v.bm} channels, {KC} channels a step",
+                f"block      {v.bn} positions × {v.bm} channels, "
+                f"{plural(self.depth, 'channel')} a step",
                 f"policies   {v}",
                 f"grid       {plural(self.work_tiles * v.split_k, 'block')} of {v.threads} "
                 f"threads{cluster}, {plural(self.steps, 'step')} a sum",
@@ -44,6 +45,19 @@ class Im2colPlan(Tiling, DirectCorrelation):
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
         )
+
+    @property
+    def simulated(self) -> str:
+        """What the reference calls this arithmetic."""
+        if not self.config.tf32:
+            return arithmetic(self.precision)
+        sums = f"tensor_core:8:2:truncate:{3 * self.depth}"
+        return f"fp32_split,product=tf32,scale=none,accumulation={sums}"
+
+    @property
+    def split_sums(self) -> tuple[tuple[float, int], ...]:
+        """Sums that the blocks of a cluster share."""
+        return ((1.0, self.config.split_k),) if self.config.tf32 else super().split_sums
 
     def source(self) -> str:
         """The translation unit of the kernel."""
@@ -71,12 +85,13 @@ def plans(request: Request) -> Iterator[Im2colPlan]:
     check_vectors(request, (c.channels, c.out_channels), what, VECTOR)
     if c.empty or not c.channels or 0 in c.input:
         raise ValueError(f"{what} need something to sum")
-    config = request.config_of(Config)
-    if config and not (config.runs and has(config, c)):
+    config, parts = request.config_of(Config), request.precision == "fp32_split"
+    if config and not (config.runs and has(config, c) and config.tf32 == parts):
         raise ValueError(
             f"{config}: blocks have 64, 128, 192 or 256 positions, 32 to 256 output channels by 32 "
             f"(backward data by 64), {MOST_SUMS} sums at most, clusters of up to {MOST_SPLITS}, "
-            f"and of 2 stages and more as many as hold the sums and fit into {MOST_SHARED} B"
+            f"and of 2 stages and more as many as hold the sums and fit into {MOST_SHARED} B; "
+            "tf32 is FP32's"
         )
     for v in (config,) if config else CONFIGS:
         made = Im2colPlan(
@@ -87,6 +102,12 @@ def plans(request: Request) -> Iterator[Im2colPlan]:
             raise ValueError(f"{what} serve {unreached}")
         if config or wanted(made):
             yield replace(made, predicted=cost.seconds(made))
+
+
+def split_plans(request: Request) -> Iterator[Im2colPlan]:
+    """The block of a named config, of FP32's TF32 parts: no GPU has timed them (docs/notes/128)."""
+    if request.config_of(Config):
+        yield from plans(request)
 
 
 def has(v: Config, c: Correlation) -> bool:

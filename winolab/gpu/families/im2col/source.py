@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from winolab.arguments.epilogue import Epilogue
-from winolab.gpu.codegen.emit import unit
+from winolab.gpu.codegen.emit import TF32, unit
 from winolab.gpu.families.epilogue import constants as epilogue_constants
 from winolab.gpu.families.im2col.config import Config
 from winolab.gpu.families.wgrad import TYPES
@@ -35,5 +35,6 @@ def source(
         "BLOCKS": v.blocks,
         "SHARED": v.shared_memory,
         **epilogue_constants(epilogue, out_dtype),
+        **({TF32: 1} if v.tf32 else {}),
     }
     return unit(f"Γ1(1,1) {precision}, {v}", constants, {}, ("im2col/kernel",))

@@ -37,9 +37,14 @@ class Tiling:
         return self.correlation.batch * math.prod(self.correlation.output)
 
     @property
+    def depth(self) -> int:
+        """Channels of a step."""
+        return KC // 2 if self.config.tf32 else KC
+
+    @property
     def chunks(self) -> int:
         """Steps of a tap."""
-        return -(-self.correlation.channels // KC)
+        return -(-self.correlation.channels // self.depth)
 
     @property
     def steps(self) -> int:
@@ -69,4 +74,6 @@ class Tiling:
             return f"{MOST} positions and blocks, and {MOST_BLOCKS} groups at most"
         if self.steps > MOST // MOST_SPLITS:
             return f"sums whose steps number {MOST // MOST_SPLITS} at most"
+        if self.config.tf32 and c.groups > 1:
+            return f"one group of FP32, not {c.groups}"
         return im2col_maps.unserved(c)

@@ -107,13 +107,6 @@ class Fold:
         return rows, columns
 
     @property
-    def grid(self) -> tuple[int, int, int, int]:
-        """Blocks of results: those along a row, rows of them, levels and images."""
-        levels, height, width = three(self.results, 1)
-        rows, columns = self.tile
-        return -(-width // columns), -(-height // rows), levels, self.problem.batch
-
-    @property
     def shared_memory(self) -> int:
         """Bytes of a block."""
         return 4 * math.prod(self.span) * (self.chunk + 1)
@@ -138,14 +131,17 @@ class Fold:
     def params(self, z: View, y: View) -> tuple[Params, int]:
         """Parameters of the launch that adds up, and its blocks."""
         p = self.problem
-        given = (three(self.positions, 1), three(self.results, 1), self.taps, three(_low(p), 0),
+        _, height, width = results = three(self.results, 1)
+        rows, columns = self.tile
+        across, down = -(-width // columns), -(-height // rows)
+        given = (three(self.positions, 1), results, self.taps, three(_low(p), 0),
                  three(p.stride, 1), three(p.dilation, 1))  # fmt: skip
         axes = [AXIS.pack(*each) for each in zip(*given, strict=True)]
         own = self.span
         head = (z.address, y.address, *z.strides[:3], *y.strides[:3], z.strides[3], y.strides[3])
-        by = (*self.grid[:3], own[1])
-        numbers = *own, self.few, *(n for each in by for n in quotient(each)), int(self.rotated)
-        return PARAMS.pack(*head, *_flat(axes), *numbers), math.prod(self.grid)
+        numbers = (*own, self.few, *(n for by in (across, down, results[0], own[1])
+                                     for n in quotient(by)), int(self.rotated))  # fmt: skip
+        return PARAMS.pack(*head, *_flat(axes), *numbers), p.batch * results[0] * down * across
 
 
 def _low(p: Problem) -> tuple[int, ...]:

@@ -24,13 +24,7 @@ from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.ranking import WORTH
 from winolab.gpu.planner.rates import copying
 from winolab.gpu.planner.recast.computing import Choices, ComputedByAnother, within
-from winolab.gpu.planner.recast.fold_kernels import (
-    THREADS,
-    Fold,
-    FoldUnit,
-    add_up,
-    write_filter,
-)
+from winolab.gpu.planner.recast.fold_kernels import Fold, FoldUnit, add_up, write_filter
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Plan, Request
 from winolab.ref.arithmetic.split import Scale
 
@@ -213,13 +207,13 @@ def products_problem(p: Problem, direction: str) -> Problem:
 def _beside(fold: Fold, products: Plan, out_dtype: str) -> float:
     """Seconds of the filter's rows and of the sums."""
     p = fold.problem
-    results = p.batch * math.prod(fold.results) * fold.few
+    positions = p.batch * math.prod(fold.results)
     read = 4 * math.prod(products.problem.x_shape if fold.rotated else products.problem.y_shape)
-    moved = copying(products.device, read + ITEMSIZE[out_dtype] * results)
+    moved = copying(products.device, read + ITEMSIZE[out_dtype] * positions * fold.few)
     divided = fold.rotated and {*p.stride} != {1}
     instructions = A_TAP + A_SUM * fold.few + A_DIVISION * divided
     lanes = products.device.fp32_peak / 2
-    added = math.prod(fold.grid) * THREADS * math.prod(p.filter) * instructions / lanes
+    added = positions * math.prod(p.filter) * instructions / lanes
     return LAUNCHES * MODEL.device.launch + moved + added
 
 
