@@ -131,6 +131,7 @@ STEPS = (
     Step("depthwise", 60, "experiments.measure.layers depthwise"),
     Step("thin", 120, "experiments.measure.ways.thin"),
     Step("skinny", 120, "experiments.measure.ways.skinny"),
+    Step("positions", 120, "experiments.measure.ways.positions"),
     Step("fp16", 150, "experiments.training.run --plan fp16"),
     Step("seeds", 300, "experiments.training.run --plan seeds"),
     Step("policies", 60, "experiments.measure.ways.policies"),

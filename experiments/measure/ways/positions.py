@@ -1,8 +1,9 @@
 """On a GPU: direct products whose copies walk positions, beside our other plans and PyTorch.
 
-``python -m experiments.measure.ways.positions [--seconds S]`` measures networks' layers of 16 bits
-that the tensor maps of ``im2col`` and ``wgrad_im2col`` reach, those whose rows are not there
-yet or whose pick has changed, in an order that makes what time allows a sample. Rows go to
+``python -m experiments.measure.ways.positions [--seconds S]`` measures networks' layers that the
+tensor maps of ``im2col`` and ``wgrad_im2col`` reach, those whose rows are not there yet or whose
+pick has changed, in an order that makes what time allows a sample: first correlations in FP32,
+beside which stand all blocks of TF32 parts, which no plan has by itself; then 16 bits. Rows go to
 experiments/results/positions.jsonl, as ``experiments.measure.layers`` has them: ``winolab`` is what
 the planner picks (``chosen``), the MOST block shapes of this family of the least predicted time, a
 FEW others and the fastest predicted of every other family; ``torch`` each memory order in benchmark
@@ -17,6 +18,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from statistics import geometric_mean
 
 from experiments.calibrate.rows import POSITIONS
@@ -26,6 +29,7 @@ from experiments.measure.ways.sample import Case, Sample, command
 from winolab.bench.contenders import unnamed
 from winolab.bench.networks import BatchedLayer, distinct
 from winolab.device import Device, datasheet
+from winolab.gpu.families.im2col.config import TF32_CONFIGS
 from winolab.gpu.families.im2col.plan import Im2colPlan
 from winolab.gpu.families.im2col.plan import plans as of_correlations
 from winolab.gpu.families.wgrad_im2col.plan import WgradIm2colPlan
@@ -55,7 +59,16 @@ def cases() -> list[Case]:
     """Every layer that is served, of FP16 and BF16 in turn, in the order of measuring."""
     found = [(layer, way) for layer in distinct() for way in DIRECTIONS if served(layer, way)]
     random.Random(0).shuffle(found)
-    return [(*case, ("fp16", "bf16")[i % 2]) for i, case in enumerate(found)]
+    split = [(*case, "fp32") for case in found if case[1] in CORRELATIONS and any(parts(*case))]
+    return split + [(*case, ("fp16", "bf16")[i % 2]) for i, case in enumerate(found)]
+
+
+def parts(layer: BatchedLayer, direction: str, device: Device = H200) -> Iterator[Plan]:
+    """Every block of TF32 parts."""
+    request = unnamed(direction, layer.problem, "fp32_split", device)
+    for v in TF32_CONFIGS if layer.problem.groups == 1 else ():
+        with suppress(ValueError):  # blocks of other sizes than backward data has
+            yield from of_correlations(replace(request, config=v))
 
 
 def plans(layer: BatchedLayer, direction: str, group: str, device: Device) -> dict[Plan, bool]:
@@ -63,9 +76,11 @@ def plans(layer: BatchedLayer, direction: str, group: str, device: Device) -> di
     request = unnamed(direction, layer.problem, group, device)
     picked = plan(request)
     every = sorted(candidates(request, near=True).plans, key=lambda p: p.predicted)
-    mine = [p for p in every if isinstance(p, KINDS)]
+    mine: list[Plan] = [p for p in every if isinstance(p, KINDS)]
     rest = mine[MOST:]
     mine = mine[:MOST] + random.Random(str(layer)).sample(rest, min(FEW, len(rest)))
+    if group == "fp32":
+        mine += parts(layer, direction, device)
     others: dict[type, Plan] = {}
     for p in every:
         if not isinstance(p, KINDS) and p.predicted < 3 * every[0].predicted:
@@ -87,6 +102,8 @@ def summarized(rows: Iterable[Row]) -> Iterator[str]:
         if torch and picked and before:
             batch = case[0]["layer"].partition("x")[0]
             name = f"{case[0]['direction']}, {batch} images, {case[0]['group']}"
+            if case[0]["precision"] == "fp32":
+                name += ", FP32"
             found = groups.setdefault(name, [])
             found.append((min(torch), picked[0], min(before)))
     for name, found in sorted(groups.items()):
