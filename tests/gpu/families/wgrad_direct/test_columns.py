@@ -15,6 +15,8 @@ from winolab.device import H100
 from winolab.gpu.families.wgrad import PARAMS, parts_of
 from winolab.gpu.families.wgrad_direct.config import (
     COLUMNS,
+    LONG,
+    POINTWISE,
     SOURCE,
     WORK,
     ColumnsConfig,
@@ -24,7 +26,7 @@ from winolab.gpu.families.wgrad_direct.plan import WgradColumnsPlan, columns_pla
 from winolab.gpu.planner.request import Request
 
 # They have one tap, and are there by name: for strides and dilation, and rows of one tap.
-ONE_TAP = ColumnsConfig(1, 256, 128, 4), ColumnsConfig(1, 128, 128, 6), ColumnsConfig(1, 64, 128, 8)
+ONE_TAP = POINTWISE
 CONFIGS = COLUMNS + ONE_TAP
 Execute = Callable[[WgradColumnsPlan, np.ndarray, np.ndarray], np.ndarray]
 
@@ -82,6 +84,15 @@ def test_taps_a_step_apart_share_no_columns() -> None:
             list(columns_plans(request(problem)))
     with pytest.raises(ValueError, match="share no columns of x; use a block of one tap"):
         planned(Problem.of((2, 9, 9, 8), (8, 3, 3, 8), stride=2), "fp16", COLUMNS[1], "float16")
+
+
+@pytest.mark.parametrize(("pixels", "stride"), [(LONG, 1), (LONG - 1, 1), (2 * LONG + 2, 2)])
+def test_long_sums_of_one_tap_that_no_library_cuts_have_blocks_by_columns(pixels, stride) -> None:
+    """Where 128 does not divide the pixels; others, and with strides, have them by name alone."""
+    long = Problem.of((1, LONG + 1, 64), (64, 1, 64))
+    assert {p.config for p in columns_plans(request(long))} == {*POINTWISE}
+    with pytest.raises(ValueError, match="taps of a filter's row that share columns of x"):
+        list(columns_plans(request(Problem.of((1, pixels, 64), (64, 1, 64), stride=stride))))
 
 
 def test_infinity_where_strides_pass_over_it_is_in_no_tap_and_else_in_those_that_meet_it() -> None:

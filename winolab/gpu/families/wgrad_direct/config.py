@@ -51,8 +51,8 @@ class ColumnsConfig(DirectConfig):
         return f"{self.bo}x{self.bi} columns, taps={self.n} stages={self.stages}"
 
 
-# Blocks have several taps, which share columns of x. A block of one tap can be named; wgrad_im2col
-# takes 0.5 to 0.86 of its time, and 1.07 in one of 88 layers (docs/notes/105).
+# Blocks have several taps, which share columns of x. Of blocks of one tap wgrad_im2col
+# takes 0.5 to 0.86 of their time, and 1.07 in one of 88 layers (docs/notes/105).
 COLUMNS = (
     ColumnsConfig(2, 128, 128, 5),
     ColumnsConfig(3, 128, 128, 4),
@@ -62,6 +62,14 @@ COLUMNS = (
     ColumnsConfig(6, 64, 128, 6),
     ColumnsConfig(8, 64, 64, 6),
 )
+# Blocks of one tap, which long sums have that cuBLASLt may not cut (docs/notes/127): clusters have
+# eight parts at most, and take 75 µs for 32 × 73² × 64 → 80 where these take 31 (positions.jsonl).
+POINTWISE = (
+    ColumnsConfig(1, 256, 128, 4),
+    ColumnsConfig(1, 128, 128, 6),
+    ColumnsConfig(1, 64, 128, 8),
+)
+LONG = 1 << 15  # positions
 
 
 @dataclass(frozen=True)

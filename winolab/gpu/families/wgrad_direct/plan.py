@@ -7,11 +7,14 @@ leaves.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
 from winolab.arguments.words import plural
+from winolab.gpu.families.axes import pointwise
+from winolab.gpu.families.cublaslt.config import WHOLE
 from winolab.gpu.families.direct_products import TILE, DirectGradient, fitting
 from winolab.gpu.families.reading import operands, read, reading
 from winolab.gpu.families.wgrad import (
@@ -22,7 +25,9 @@ from winolab.gpu.families.wgrad_direct.chunks import blocks_of_row, cut, told
 from winolab.gpu.families.wgrad_direct.config import (
     COLUMNS,
     KC,
+    LONG,
     NARROW,
+    POINTWISE,
     SPLIT,
     ColumnsConfig,
     DirectConfig,
@@ -192,10 +197,18 @@ def told_block(v: DirectConfig, positions: str) -> str:
 def columns_plans(request: Request) -> Iterator[WgradColumnsPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
     g = fitting(request, PRODUCTS, VECTOR)
-    if request.config_of(ColumnsConfig) is None and (skips_columns(g) or g.filter[2] == 1):
+    blocks = POINTWISE if uncut(request, g) else COLUMNS
+    alone = blocks is COLUMNS and (skips_columns(g) or g.filter[2] == 1)
+    if alone and request.config_of(ColumnsConfig) is None:
         raise ValueError("sums by columns have taps of a filter's row that share columns of x")
-    for shape in shapes(request, g, ColumnsConfig, COLUMNS):
+    for shape in shapes(request, g, ColumnsConfig, blocks):
         yield _columns(request, g, shape)
+
+
+def uncut(request: Request, g: Gradient) -> bool:
+    """Whether sums of one tap are long, and may not be cut by cuBLASLt."""
+    positions = g.batch * math.prod(g.output)
+    return positions >= LONG and positions % WHOLE > 0 and pointwise(request.problem)
 
 
 def narrow_plans(request: Request) -> Iterator[WgradNarrowPlan]:
