@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 from winolab.algorithm import Problem
 from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.codegen.translation_unit import TranslationUnit
-from winolab.gpu.params import Kernels, View
+from winolab.gpu.params import Kernels, View, aligned
 from winolab.gpu.planner.base_plan import BasePlan, ComputesAs
-from winolab.gpu.planner.request import Plan, Request
+from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Plan, Request
 from winolab.ref.arithmetic.split import Scale
 
 # What the operands and the result are.
@@ -130,3 +130,90 @@ class SeesOtherwise(ComputedByAnother):
         of_a, _, of_out = ROLES[self.computing.direction]
         a, out = self._seen(a, of_a), self._seen(out, of_out)
         self.computing.run(kernels, a, prepared, out, workspace, index)
+
+
+class BesideAnother(ComputedByAnother):
+    """A Plan whose kernels write an array for another's or read it, and write the filter that this
+    other takes. In the workspace the array stands behind the other's, and the filter behind both;
+    of a filter apart behind the other's transformed one."""
+
+    namespace: ClassVar[str]  # of the kernels' source
+
+    @property
+    @abstractmethod
+    def _array(self) -> int:
+        """Bytes of the array."""
+
+    @property
+    @abstractmethod
+    def _filter(self) -> int:
+        """Bytes of the filter."""
+
+    @property
+    @abstractmethod
+    def _unit(self) -> TranslationUnit:
+        """The kernels."""
+
+    @abstractmethod
+    def _write_filter(self, kernels: Kernels, b: View, place: int) -> View:
+        """Launch what writes the filter to that address."""
+
+    @abstractmethod
+    def _filter_at(self, address: int) -> View:
+        """The filter as it is written there."""
+
+    @property
+    def prepared_size(self) -> int:
+        """Bytes of the transformed filter, and of the other's behind it."""
+        return aligned(self.computing.prepared_size) + self._filter
+
+    @property
+    def beside(self) -> int:
+        """Bytes: the other's, and behind them the array."""
+        return self._before + self._array
+
+    @property
+    def workspace(self) -> int:
+        """Bytes: the other's, the array and the filter."""
+        whole = aligned(self.computing.workspace) + aligned(self._array) + self._filter
+        return max(whole, aligned(self.beside) + self.prepared_size)
+
+    @property
+    def _before(self) -> int:
+        """Bytes before the array, where the filter is apart."""
+        p = self.computing
+        return aligned(p.beside if p.prepared_size else p.workspace)
+
+    @property
+    def _size(self) -> int:
+        """Bytes of an operand's element."""
+        return ITEMSIZE[DTYPES[self.precision]]
+
+    def source(self) -> str:
+        """The other's and the kernels' in one."""
+        name, own = self.namespace, self._unit.source()
+        return f"{self.computing.source()}\nnamespace {name} {{\n{own}\n}}  // namespace {name}"
+
+    def translation_units(self) -> tuple[TranslationUnit, ...]:
+        """The other's, and the kernels', which other plans have, too."""
+        return *self.computing.translation_units(), self._unit
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        return self.computing.shared() | self._unit.shared()
+
+    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
+        """Write the filter, and transform it where the other does."""
+        w = self._write_filter(kernels, b, prepared + aligned(self.computing.prepared_size))
+        if self.computing.prepared_size:
+            self.computing.prepare(kernels, w, prepared, index)
+
+    def _run_other(
+        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
+    ) -> None:
+        """The other's launches, with what ``prepare`` made."""
+        p = self.computing
+        if p.prepared_size:
+            p.run(kernels, a, prepared, out, workspace, index)
+        else:
+            p.launch(kernels, a, self._filter_at(prepared), out, workspace, index)

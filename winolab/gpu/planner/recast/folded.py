@@ -17,15 +17,14 @@ from functools import cached_property
 
 from winolab.algorithm import Problem
 from winolab.arguments.words import plural
-from winolab.gpu.codegen.translation_unit import TranslationUnit
 from winolab.gpu.params import MOST, VECTOR, Kernels, View, aligned
 from winolab.gpu.planner.correlation import CORRELATIONS, three
 from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.ranking import WORTH
 from winolab.gpu.planner.rates import copying
-from winolab.gpu.planner.recast.computing import Choices, ComputedByAnother, within
+from winolab.gpu.planner.recast.computing import BesideAnother, Choices, within
 from winolab.gpu.planner.recast.fold_kernels import Fold, FoldUnit, add_up, write_filter
-from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Plan, Request
+from winolab.gpu.planner.request import ITEMSIZE, Plan, Request
 from winolab.ref.arithmetic.split import Scale
 
 FEW, FEWEST_TAPS = 8, 3  # channels of the result, at most; taps, at least
@@ -41,13 +40,15 @@ A_TAP, A_SUM, A_DIVISION, LAUNCHES = 33, 20, 33, 3
 
 
 @dataclass(frozen=True)
-class FoldedPlan(ComputedByAnother):
+class FoldedPlan(BesideAnother):
     """One call whose ``products`` of every tap another plan computes."""
 
     direction: str
     problem: Problem
     products: Plan
     stored: str  # the result's dtype: products are in float32
+
+    namespace = "fold"
 
     @property
     def computing(self) -> Plan:
@@ -86,41 +87,16 @@ class FoldedPlan(ComputedByAnother):
         return self.products.predicted + _beside(self._fold, self.products, self.out_dtype)
 
     @property
-    def prepared_size(self) -> int:
-        """Bytes of the transformed filter, and of its rows behind it."""
-        return aligned(self.products.prepared_size) + self._rows
-
-    @property
-    def beside(self) -> int:
-        """Bytes: the plan's, and behind them the products."""
-        return self._inner + self._sums
-
-    @property
-    def workspace(self) -> int:
-        """Bytes: the plan's, the products and the filter's rows."""
-        whole = aligned(self.products.workspace) + aligned(self._sums) + self._rows
-        return max(whole, aligned(self.beside) + self.prepared_size)
-
-    @property
-    def _inner(self) -> int:
-        p = self.products
-        return aligned(p.beside if p.prepared_size else p.workspace)
-
-    @property
-    def _size(self) -> int:
-        return ITEMSIZE[DTYPES[self.precision]]
-
-    @property
     def _columns(self) -> int:
         p = self.products.problem
         return p.in_channels if self._fold.rotated else p.out_channels
 
     @property
-    def _sums(self) -> int:
+    def _array(self) -> int:
         return 4 * self.problem.batch * math.prod(self._fold.positions) * self._columns
 
     @property
-    def _rows(self) -> int:
+    def _filter(self) -> int:
         return self._size * math.prod(self.products.problem.w_shape)
 
     @cached_property
@@ -135,47 +111,26 @@ class FoldedPlan(ComputedByAnother):
         """The plan with the caller's scale where its products are split."""
         return replace(self, products=self.products.scaled(scale)) if scale else self
 
-    def source(self) -> str:
-        """The plan's and the sums' in one."""
-        sums = self._unit.source()
-        return f"{self.products.source()}\nnamespace fold {{\n{sums}\n}}  // namespace fold"
-
-    def translation_units(self) -> tuple[TranslationUnit, ...]:
-        """The plan's, and the sums', which other plans have, too."""
-        return *self.products.translation_units(), self._unit
-
-    def shared(self) -> dict[str, int]:
-        """Bytes of dynamic shared memory, by kernel."""
-        return self.products.shared() | self._unit.shared()
-
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
         """Compute all on the current stream."""
         z = self._products_at(workspace + aligned(self.products.workspace))
-        rows = z.address + aligned(self._sums)
-        write_filter(kernels, self._fold, b, rows, self._columns)
-        self.products.launch(kernels, a, self._filter_at(rows), z, workspace, index)
+        rows = self._write_filter(kernels, b, z.address + aligned(self._array))
+        self.products.launch(kernels, a, rows, z, workspace, index)
         add_up(kernels, self._fold, z, out)
-
-    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
-        """Write the filter's rows, and transform them where the plan does."""
-        rows = prepared + aligned(self.products.prepared_size)
-        write_filter(kernels, self._fold, b, rows, self._columns)
-        if self.products.prepared_size:
-            self.products.prepare(kernels, self._filter_at(rows), prepared, index)
 
     def run(
         self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
     ) -> None:
         """As ``launch``, with what ``prepare`` made."""
-        p, z = self.products, self._products_at(workspace + self._inner)
-        if p.prepared_size:
-            p.run(kernels, a, prepared, z, workspace, index)
-        else:
-            rows = self._filter_at(prepared)
-            p.launch(kernels, a, rows, z, workspace, index)
+        z = self._products_at(workspace + self._before)
+        self._run_other(kernels, a, prepared, z, workspace, index)
         add_up(kernels, self._fold, z, out)
+
+    def _write_filter(self, kernels: Kernels, b: View, place: int) -> View:
+        write_filter(kernels, self._fold, b, place, self._columns)
+        return self._filter_at(place)
 
     def _products_at(self, address: int) -> View:
         pitch, sizes = self._columns, three(self._fold.positions, 1)

@@ -19,15 +19,14 @@ from winolab.algorithm import Problem
 from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.words import plural
 from winolab.device import Device
-from winolab.gpu.codegen.translation_unit import TranslationUnit
 from winolab.gpu.params import MOST, VECTOR, Kernels, View, aligned, in_order
 from winolab.gpu.planner.correlation import CORRELATIONS, three
 from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.fallback import few_products
 from winolab.gpu.planner.rates import copying
-from winolab.gpu.planner.recast.computing import Choices, ComputedByAnother
+from winolab.gpu.planner.recast.computing import BesideAnother, Choices
 from winolab.gpu.planner.recast.phase_copies import MOST_PITCH, Side, StackUnit, copy
-from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Plan, Request
+from winolab.gpu.planner.request import ITEMSIZE, Plan, Request
 from winolab.ref.arithmetic.split import Scale
 
 WORTH, WORTH_APART = 0.9, 0.8  # times the least predicted time of others, at most
@@ -88,12 +87,14 @@ def stacked_problem(p: Problem, itemsize: int) -> Problem | None:
 
 
 @dataclass(frozen=True)
-class StackedPlan(ComputedByAnother):
+class StackedPlan(BesideAnother):
     """One call whose ``stacked`` problem another plan computes, between copies."""
 
     direction: str
     problem: Problem
     stacked: Plan
+
+    namespace = "phases"
 
     @property
     def computing(self) -> Plan:
@@ -117,36 +118,11 @@ class StackedPlan(ComputedByAnother):
                                                 self.direction, self.device)  # fmt: skip
 
     @property
-    def prepared_size(self) -> int:
-        """Bytes of the transformed filter, and of the stacked one behind it."""
-        return aligned(self.stacked.prepared_size) + self._filter
-
-    @property
-    def beside(self) -> int:
-        """Bytes: the plan's, and behind them the smaller map."""
-        return self._beside + self._map
-
-    @property
-    def workspace(self) -> int:
-        """Bytes: the plan's, the smaller map and the stacked filter."""
-        whole = aligned(self.stacked.workspace) + aligned(self._map) + self._filter
-        return max(whole, aligned(self.beside) + self.prepared_size)
-
-    @property
-    def _beside(self) -> int:
-        p = self.stacked
-        return aligned(p.beside if p.prepared_size else p.workspace)
-
-    @property
     def _forward(self) -> bool:
         return self.direction == "forward"
 
     @property
-    def _size(self) -> int:
-        return ITEMSIZE[DTYPES[self.precision]]
-
-    @property
-    def _map(self) -> int:
+    def _array(self) -> int:
         size = self._size if self._forward else ITEMSIZE[self.out_dtype]
         return size * math.prod(self.stacked.problem.x_shape)
 
@@ -175,19 +151,6 @@ class StackedPlan(ComputedByAnother):
         found = self.stacked.with_epilogue(epilogue) if self._forward else None
         return replace(self, stacked=found) if found else None
 
-    def source(self) -> str:
-        """The plan's and the copies' in one."""
-        copies = self._unit.source()
-        return f"{self.stacked.source()}\nnamespace phases {{\n{copies}\n}}  // namespace phases"
-
-    def translation_units(self) -> tuple[TranslationUnit, ...]:
-        """The plan's, and the copies', which other plans have, too."""
-        return *self.stacked.translation_units(), self._unit
-
-    def shared(self) -> dict[str, int]:
-        """Bytes of dynamic shared memory, by kernel."""
-        return self.stacked.shared() | self._unit.shared()
-
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
@@ -195,31 +158,20 @@ class StackedPlan(ComputedByAnother):
         place = workspace + aligned(self.stacked.workspace)
         w = self._as_it_is(b)
         if not w:
-            w = self._stack_filter(kernels, b, place + aligned(self._map))
+            w = self._write_filter(kernels, b, place + aligned(self._array))
         self._between(
             kernels, a, out, place,
             lambda x, y: self.stacked.launch(kernels, x, w, y, workspace, index),
         )  # fmt: skip
 
-    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
-        """Stack the filter, and transform it where the plan does."""
-        w = self._stack_filter(kernels, b, prepared + aligned(self.stacked.prepared_size))
-        if self.stacked.prepared_size:
-            self.stacked.prepare(kernels, w, prepared, index)
-
     def run(
         self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
     ) -> None:
         """As ``launch``, with what ``prepare`` made."""
-        p = self.stacked
-
-        def compute(x: View, y: View) -> None:
-            if p.prepared_size:
-                p.run(kernels, x, prepared, y, workspace, index)
-            else:
-                p.launch(kernels, x, self._filter_at(prepared), y, workspace, index)
-
-        self._between(kernels, a, out, workspace + self._beside, compute)
+        self._between(
+            kernels, a, out, workspace + self._before,
+            lambda x, y: self._run_other(kernels, x, prepared, y, workspace, index),
+        )  # fmt: skip
 
     def _between(
         self,
@@ -242,7 +194,7 @@ class StackedPlan(ComputedByAnother):
             compute(a, near)
             copy(kernels, out, *how, back=True)
 
-    def _stack_filter(self, kernels: Kernels, b: View, place: int) -> View:
+    def _write_filter(self, kernels: Kernels, b: View, place: int) -> View:
         p, near = self.problem, self._filter_at(place)
         copy(kernels, b, near, self._sides(b.strides, True), p.out_channels, p.in_channels,
              self.stacked.problem.in_channels, self._size)  # fmt: skip
