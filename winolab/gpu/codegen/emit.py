@@ -214,49 +214,41 @@ def declared(fields: Sequence[tuple[str, str]]) -> str:
 
 def wgmma_of_tf32() -> str:
     """The body of the wrapper of wgmma of TF32, by width: A in registers, B by rows of sums."""
-    branches = []
-    for n in WGMMA_WIDTHS:
-        sums = n // 2
-        left = "{" + ", ".join(f"%{sums + i}" for i in range(4)) + "}"
-        accumulators = ", ".join(f"%{i}" for i in range(sums))
-        outputs = ", ".join(f'"+f"(d[{i}])' for i in range(sums))
-        inputs = ", ".join(f'"r"(a[{i}])' for i in range(4)) + ', "l"(b), "r"((int)accumulate)'
-        branches.append(
-            f"  if constexpr (N == {n})\n"
-            f'    asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{sums + 5}, 0;\\n'
-            f"wgmma.mma_async.sync.aligned.m64n{n}k8.f32.tf32.tf32 "
-            f'{{{accumulators}}}, {left}, %{sums + 4}, p, 1, 1;\\n}}"\n'
-            f"                 : {outputs} : {inputs});\n"
-        )
-    known = " || ".join(f"N == {n}" for n in WGMMA_WIDTHS)
-    return f'  static_assert({known}, "add the width to the list");\n' + "".join(branches)
+    return _by_width(_branch(n, "", "k8", "tf32", "registers", ()) for n in WGMMA_WIDTHS)
 
 
 def wgmma(a: str) -> str:
     """The body of a wrapper of wgmma, by width and type; A in "shared" memory or "registers"."""
-    branches = []
-    for n in WGMMA_WIDTHS:
-        first = n // 2  # operand behind the accumulators
-        sums = ", ".join(f"%{i}" for i in range(first))
-        if a == "shared":
-            left = f"%{first}"
-            count, transposes = 1, 2
-            inputs = '"l"(a), "l"(b), "r"((int)accumulate), "n"((int)A_MN), "n"((int)B_MN)'
-        else:
-            left = "{" + ", ".join(f"%{first + i}" for i in range(4)) + "}"
-            count, transposes = 4, 1
-            inputs = ", ".join(f'"r"(a[{i}])' for i in range(4))
-            inputs += ', "l"(b), "r"((int)accumulate), "n"((int)B_MN)'
-        right, add = first + count, first + count + 1
-        flags = ", ".join(f"%{add + 1 + i}" for i in range(transposes))
-        outputs = ", ".join(f'"+f"(d[{i}])' for i in range(first))
-        for bf16, kind in ((1, "bf16"), (0, "f16")):
-            branches.append(
-                f"  if constexpr (N == {n} && BF16 == {bf16})\n"
-                f'    asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{add}, 0;\\n'
-                f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{kind}.{kind} "
-                f'{{{sums}}}, {left}, %{right}, p, 1, 1, {flags};\\n}}"\n'
-                f"                 : {outputs} : {inputs});\n"
-            )
+    turns = ("A_MN", "B_MN") if a == "shared" else ("B_MN",)
+    return _by_width(
+        _branch(n, f" && BF16 == {bf16}", "k16", kind, a, turns)
+        for n in WGMMA_WIDTHS
+        for bf16, kind in ((1, "bf16"), (0, "f16"))
+    )
+
+
+def _branch(n: int, also: str, depth: str, kind: str, a: str, turns: tuple[str, ...]) -> str:
+    """A width's branch, on one more condition; ``turns``: flags of operands that may lie turned."""
+    first = n // 2  # operand behind the accumulators
+    sums = ", ".join(f"%{i}" for i in range(first))
+    if a == "shared":
+        count, left, given = 1, f"%{first}", ['"l"(a)']
+    else:
+        count, given = 4, [f'"r"(a[{i}])' for i in range(4)]
+        left = "{" + ", ".join(f"%{first + i}" for i in range(4)) + "}"
+    right, add = first + count, first + count + 1
+    flags = "".join(f", %{add + 1 + i}" for i in range(len(turns)))
+    outputs = ", ".join(f'"+f"(d[{i}])' for i in range(first))
+    given += ['"l"(b)', '"r"((int)accumulate)', *(f'"n"((int){turn})' for turn in turns)]
+    return (
+        f"  if constexpr (N == {n}{also})\n"
+        f'    asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{add}, 0;\\n'
+        f"wgmma.mma_async.sync.aligned.m64n{n}{depth}.f32.{kind}.{kind} "
+        f'{{{sums}}}, {left}, %{right}, p, 1, 1{flags};\\n}}"\n'
+        f"                 : {outputs} : {', '.join(given)});\n"
+    )
+
+
+def _by_width(branches: Iterable[str]) -> str:
     known = " || ".join(f"N == {n}" for n in WGMMA_WIDTHS)
     return f'  static_assert({known}, "add the width to the list");\n' + "".join(branches)
