@@ -151,6 +151,11 @@ def pitch(sizes: Sequence[int], strides: Sequence[int], channels: int) -> int | 
     return step if step >= channels and in_order(sizes, strides, step) else None
 
 
+def irregular(sizes: Sequence[int], strides: Sequence[int]) -> ValueError:
+    """What to raise where there is no ``pitch``."""
+    return ValueError(f"rows of {sizes} lie at no one distance, by strides {strides}")
+
+
 def in_order(sizes: Sequence[int], strides: Sequence[int], step: int) -> bool:
     """Whether places along all of these dimensions lie ``step`` elements apart."""
     count = 1

@@ -25,6 +25,16 @@ def pointwise(problem: Problem) -> bool:
     return ones and not any(map(any, problem.padding))
 
 
+def check_pointwise(problem: Problem, serves: str) -> None:
+    """Raises ValueError, which begins with who ``serves``, for what is not ``pointwise``."""
+    if not pointwise(problem):
+        raise ValueError(
+            f"{serves} filters of one tap with stride 1, without padding and groups, not "
+            f"{problem.filter} with stride {problem.stride}, padding {problem.padding} and groups "
+            f"{problem.groups}"
+        )
+
+
 @dataclass(frozen=True)
 class Axis:
     """One dimension: ``taps`` of a filter, ``pad`` before the first element, ``size`` outputs.

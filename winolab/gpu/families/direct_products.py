@@ -25,6 +25,11 @@ def arithmetic(precision: str) -> str:
     return f"{precision},accumulation=tensor_core:16:2:truncate"
 
 
+def sequential(precision: str) -> str:
+    """What the reference calls products that threads add up one after another in FP32."""
+    return "fp32" if precision == "fp32" else f"{precision},accumulation=sequential"
+
+
 @dataclass(frozen=True)
 class DirectCorrelation(BasePlan):
     """A plan of forward or backward data that transforms nothing."""

@@ -7,7 +7,18 @@ from typing import NamedTuple
 
 from winolab.gpu.families import wgrad
 from winolab.gpu.families.cublaslt.tiling import Tiling
-from winolab.gpu.params import MATMUL, PRODUCT, VECTOR, Kernels, Params, View, in_order, pitch
+from winolab.gpu.params import (
+    MATMUL,
+    PRODUCT,
+    VECTOR,
+    Kernels,
+    Params,
+    View,
+    in_order,
+    irregular,
+    pitch,
+)
+from winolab.gpu.planner.correlation import three
 from winolab.gpu.planner.request import ITEMSIZE
 
 REDUCE = "winolab_reduce"
@@ -37,7 +48,7 @@ class Matrix(NamedTuple):
         dense = not is_filter and apart and in_order(sizes[1:], strides[1:], 1)
         if dense and apart[0] >= prod(sizes[1:]):
             return cls(view.address, apart[0], strides[0], True)
-        raise ValueError(f"rows of {sizes} lie at no one distance, by strides {view.strides}")
+        raise irregular(sizes, view.strides)
 
 
 def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspace: int) -> None:
@@ -64,7 +75,7 @@ def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Par
     matrix together, there is a product an image, and of dw a part in the workspace.
     """
     p, images = call.problem, 1
-    maps, filters = (p.batch, *_three(p.input)), (p.out_channels,)
+    maps, filters = (p.batch, *three(p.input, 1)), (p.out_channels,)
     rows, columns, depth = call.sizes
     out_dtype = call.out_dtype
     if call.gradient:
@@ -112,7 +123,3 @@ def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Par
         alignment,
         images,
     )
-
-
-def _three(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    return (1,) * (3 - len(sizes)) + sizes

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from winolab.algorithm import Algorithm, Tile, direct
 from winolab.arguments.variants import CUBLASLT
-from winolab.gpu.families.axes import pointwise
+from winolab.gpu.families.axes import check_pointwise, pointwise
 from winolab.gpu.families.cublaslt import cost, launch
 from winolab.gpu.families.cublaslt.config import Config, configs
 from winolab.gpu.families.cublaslt.source import source
@@ -113,14 +113,9 @@ def plans(request: Request) -> Iterator[CublasltPlan]:
     named = config is not None or request.library is not None
     if request.algorithm and request.algorithm.kind != "direct":
         return  # others say what computes it
-    if not pointwise(problem):
-        if named:
-            raise ValueError(
-                "cuBLASLt multiplies matrices: it serves filters of one tap with stride 1, without "
-                f"padding and groups, not {problem.filter} with stride {problem.stride}, padding "
-                f"{problem.padding} and groups {problem.groups}"
-            )
+    if not named and not pointwise(problem):
         return
+    check_pointwise(problem, "cuBLASLt multiplies matrices: it serves")
     if not named and without_cublaslt():
         return
     made = CublasltPlan(

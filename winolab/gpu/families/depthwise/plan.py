@@ -25,6 +25,7 @@ from winolab.gpu.families.depthwise.config import (
 from winolab.gpu.families.depthwise.shape import Depthwise
 from winolab.gpu.families.depthwise.source import TYPES, planes_source, source
 from winolab.gpu.families.depthwise.tiling import Tiling
+from winolab.gpu.families.direct_products import sequential
 from winolab.gpu.params import Kernels, View, uncounted
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.request import ITEMSIZE, Request, Sum
@@ -54,7 +55,7 @@ class DepthwisePlan(Tiling, BasePlan):
     @property
     def simulated(self) -> str:
         """What the reference calls the arithmetic: sums in order, in FP32."""
-        return "fp32" if self.precision == "fp32" else f"{self.precision},accumulation=sequential"
+        return sequential(self.precision)
 
     @property
     def sums(self) -> tuple[Sum, ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.epilogue import finished
 from winolab.gpu.families.skinny.tiling import Tiling
-from winolab.gpu.params import Kernels, Params, View, pitch
+from winolab.gpu.params import Kernels, Params, View, irregular, pitch
+from winolab.gpu.planner.correlation import three
 from winolab.gpu.planner.request import ITEMSIZE
 
 PARAMS = layout("SkinnyParams", "skinny/kernel")
@@ -21,7 +22,7 @@ def parameters(call: Tiling, a: View, b: View, out: View) -> Params:
     """Parameters of the kernel: of a filter gradient dy is its first operand, else the second is
     the filter."""
     p, v = call.problem, call.config
-    x, y = ((p.batch, *_three(n)) for n in (p.input, p.output))
+    x, y = ((p.batch, *three(n, 1)) for n in (p.input, p.output))
     sides = (x, p.in_channels), (y, p.out_channels), ((p.out_channels,), p.in_channels)
     if call.turned:
         (a, b), order = (b, a), (1, 0, 2)
@@ -49,9 +50,5 @@ def _pitch(view: View, sizes: tuple[int, ...], channels: int) -> int:
     """Elements from a row of an array to the next. Raises ValueError where these differ."""
     found = pitch(sizes, view.strides[: len(sizes)], channels)
     if found is None:
-        raise ValueError(f"rows of {sizes} lie at no one distance, by strides {view.strides}")
+        raise irregular(sizes, view.strides)
     return found
-
-
-def _three(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    return (1,) * (3 - len(sizes)) + sizes

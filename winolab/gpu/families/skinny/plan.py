@@ -14,7 +14,8 @@ from typing import Self
 from winolab.algorithm import Algorithm, Tile, direct
 from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.words import plural
-from winolab.gpu.families.axes import pointwise
+from winolab.gpu.families.axes import check_pointwise, pointwise
+from winolab.gpu.families.direct_products import sequential
 from winolab.gpu.families.skinny import cost, launch
 from winolab.gpu.families.skinny.config import POSITIONS, Config, configs
 from winolab.gpu.families.skinny.source import source
@@ -58,7 +59,7 @@ class SkinnyPlan(Tiling, BasePlan):
     @property
     def simulated(self) -> str:
         """What the reference calls the arithmetic: sums in FP32."""
-        return "fp32" if self.precision == "fp32" else f"{self.precision},accumulation=sequential"
+        return sequential(self.precision)
 
     @property
     def sums(self) -> tuple[Sum, ...]:
@@ -112,12 +113,7 @@ def plans(request: Request) -> Iterator[SkinnyPlan]:
     positions = problem.batch * math.prod(problem.output)
     if not config and not (pointwise(problem) and positions <= POSITIONS):
         return  # other families serve it
-    if not pointwise(problem):
-        raise ValueError(
-            "products of few positions serve filters of one tap with stride 1, without padding and "
-            f"groups, not {problem.filter} with stride {problem.stride}, padding "
-            f"{problem.padding} and groups {problem.groups}"
-        )
+    check_pointwise(problem, "products of few positions serve")
     of = sizes(request.direction, problem)
     if 0 in of:
         raise ValueError("a product of few positions needs something to sum")

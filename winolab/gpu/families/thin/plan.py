@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from winolab.arguments.words import plural
 from winolab.gpu.families.axes import counted
-from winolab.gpu.families.direct_products import FewChannels
+from winolab.gpu.families.direct_products import FewChannels, sequential
 from winolab.gpu.families.thin import cost, launch
 from winolab.gpu.families.thin.config import CHANNELS, OUTPUTS, THREADS, Config, configs
 from winolab.gpu.families.thin.source import source
@@ -29,7 +29,7 @@ class ThinPlan(Tiling, FewChannels):
     @property
     def simulated(self) -> str:
         """What the reference calls the arithmetic: sums in FP32."""
-        return "fp32" if self.precision == "fp32" else f"{self.precision},accumulation=sequential"
+        return sequential(self.precision)
 
     def __str__(self) -> str:
         v = self.config

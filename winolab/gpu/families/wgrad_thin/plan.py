@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from winolab.algorithm import Algorithm, Tile, direct
 from winolab.arguments.words import plural
+from winolab.gpu.families.direct_products import sequential
 from winolab.gpu.families.wgrad import Gradient
 from winolab.gpu.families.wgrad_thin import cost, launch
 from winolab.gpu.families.wgrad_thin.config import FEW, SLICES, Config, configs
@@ -42,7 +43,7 @@ class WgradThinPlan(Tiling, BasePlan):
     @property
     def simulated(self) -> str:
         """What the reference calls the arithmetic: sums in FP32."""
-        return "fp32" if self.precision == "fp32" else f"{self.precision},accumulation=sequential"
+        return sequential(self.precision)
 
     @property
     def sums(self) -> tuple[Sum, ...]:
