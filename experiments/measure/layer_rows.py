@@ -60,13 +60,18 @@ def key(row: Row) -> tuple[str, str, str]:
     return row["layer"], row["direction"], row["precision"]
 
 
+def by_case(rows: Iterable[Row]) -> dict[tuple[str, str, str], list[Row]]:
+    """The rows of each case."""
+    found: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
+
+
 def ratios(rows: Iterable[Row]) -> Iterator[tuple[Row, float, float]]:
     """Each of our rows, with the speeds over the fastest of others (PyTorch in either memory order,
     and cuDNN's fastest algorithm where that was timed) and over a copy."""
-    cases: dict[tuple, list[Row]] = {}
-    for row in rows:
-        cases.setdefault(key(row), []).append(row)
-    for mine in cases.values():
+    for mine in by_case(rows).values():
         torch, copy = (min((r["us"] for r in mine if r["method"] in of), default=math.nan)
                        for of in (("torch", "cudnn"), ("copy",)))  # fmt: skip
         for own in mine:

@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 from experiments.harness.facts import ROOT
-from experiments.measure.layer_rows import Row, key, stored
+from experiments.measure.layer_rows import Row, by_case, stored
 from experiments.measure.layers import Layer, added, timed
 from winolab.bench.contenders import unnamed
 from winolab.cli import bench
@@ -56,10 +56,7 @@ def plans(layer: Layer, direction: str, precision: str, device: Device) -> dict[
 
 def summarized(rows: Iterable[Row]) -> Iterator[str]:
     """Each case's times in microseconds."""
-    found: dict[tuple[str, str, str], list[Row]] = {}
-    for row in rows:
-        found.setdefault(key(row), []).append(row)
-    for case, mine in found.items():
+    for case, mine in by_case(rows).items():
         torch = min(row["us"] for row in mine if row["method"] == "torch")
         gemm = next(row["us"] for row in mine if row.get("kernel") == "implicit GEMM")
         own = [row for row in mine if row.get("kernel") == "grouped"]

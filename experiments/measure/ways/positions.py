@@ -23,9 +23,9 @@ from dataclasses import replace
 from statistics import geometric_mean
 
 from experiments.calibrate.rows import POSITIONS
-from experiments.measure.layer_rows import Row, key
+from experiments.measure.layer_rows import Row, by_case
 from experiments.measure.layers import RESULTS
-from experiments.measure.ways.sample import Case, Sample, command
+from experiments.measure.ways.sample import Case, Sample, command, firsts
 from winolab.bench.contenders import unnamed
 from winolab.bench.networks import BatchedLayer, distinct
 from winolab.device import Device, datasheet
@@ -81,20 +81,13 @@ def plans(layer: BatchedLayer, direction: str, group: str, device: Device) -> di
     mine = mine[:MOST] + random.Random(str(layer)).sample(rest, min(FEW, len(rest)))
     if group == "fp32":
         mine += parts(layer, direction, device)
-    others: dict[type, Plan] = {}
-    for p in every:
-        if not isinstance(p, KINDS) and p.predicted < 3 * every[0].predicted:
-            others.setdefault(type(p), p)
-    return dict.fromkeys([picked, *mine, *others.values()], False) | {picked: True}
+    return dict.fromkeys([picked, *mine, *firsts(every, KINDS)], False) | {picked: True}
 
 
 def summarized(rows: Iterable[Row]) -> Iterator[str]:
     """Geometric means by direction, batch and group."""
     groups: dict[str, list[tuple[float, float, float]]] = {}
-    by_case: dict[tuple, list[Row]] = {}
-    for row in rows:
-        by_case.setdefault(key(row), []).append(row)
-    for case in by_case.values():
+    for case in by_case(rows).values():
         torch = [r["us"] for r in case if r["method"] == "torch"]
         ours = [r for r in case if r["method"] == "winolab"]
         picked = [r["us"] for r in ours if r["chosen"]]

@@ -28,6 +28,17 @@ Found = Mapping[Plan, bool]  # plans, and which of them is picked: the first
 Plans = Callable[[BatchedLayer, str, str, Device], Found]
 
 
+def firsts(plans: Iterable[Plan], but: type | tuple[type, ...]) -> list[Plan]:
+    """The first of every kind ``but`` these that is predicted to take less than three times as long
+    as the first of all."""
+    found: dict[type, Plan] = {}
+    every = list(plans)
+    for p in every:
+        if not isinstance(p, but) and p.predicted < 3 * every[0].predicted:
+            found.setdefault(type(p), p)
+    return list(found.values())
+
+
 @dataclass(frozen=True)
 class Sample:
     """What is measured: ``cases`` in the order of measuring, of which so many are planned and

@@ -20,9 +20,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from statistics import geometric_mean
 
-from experiments.measure.layer_rows import Row, key
+from experiments.measure.layer_rows import Row, by_case
 from experiments.measure.layers import RESULTS
-from experiments.measure.ways.sample import Case, Sample, command
+from experiments.measure.ways.sample import Case, Sample, command, firsts
 from winolab.bench.contenders import unnamed
 from winolab.bench.networks import BatchedLayer, distinct
 from winolab.device import Device, datasheet
@@ -61,21 +61,14 @@ def plans(layer: BatchedLayer, direction: str, group: str, device: Device) -> di
     rest = [v for v in configs(direction, of, size) if v not in known]
     for v in random.Random(str(layer)).sample(rest, min(FEW, len(rest))):
         mine += offered(replace(request, config=v))
-    others: dict[type, Plan] = {}
-    for p in every:
-        if not isinstance(p, SkinnyPlan) and p.predicted < 3 * every[0].predicted:
-            others.setdefault(type(p), p)
     picked = plan(request)
-    return dict.fromkeys([picked, *mine, *others.values()], False) | {picked: True}
+    return dict.fromkeys([picked, *mine, *firsts(every, SkinnyPlan)], False) | {picked: True}
 
 
 def summarized(rows: Iterable[Row]) -> Iterator[str]:
     """Geometric means by direction, batch and precision."""
     groups: dict[str, list[tuple[float, float, float, float]]] = {}
-    by_case: dict[tuple, list[Row]] = {}
-    for row in rows:
-        by_case.setdefault(key(row), []).append(row)
-    for case in by_case.values():
+    for case in by_case(rows).values():
         torch = [r["us"] for r in case if r["method"] == "torch"]
         ours = [r for r in case if r["method"] == "winolab"]
         picked = [r["us"] for r in ours if r["chosen"]]

@@ -25,7 +25,7 @@ from typing import Annotated
 import typer
 
 from experiments.harness.facts import ROOT
-from experiments.measure.layer_rows import Row, key, stored
+from experiments.measure.layer_rows import Row, by_case, key, stored
 from experiments.measure.layers import Case, added, timed
 from winolab.bench.contenders import digest, unnamed
 from winolab.bench.networks import distinct
@@ -85,10 +85,7 @@ def cases(
 def compared(rows: Iterable[Row]) -> Iterator[tuple[Row, Row, float, bool]]:
     """Each case's fastest thin row, the others' row, PyTorch's time and whether the faster of both
     was picked."""
-    found: dict[tuple[str, str, str], list[Row]] = {}
-    for row in rows:
-        found.setdefault(key(row), []).append(row)
-    for mine in found.values():
+    for mine in by_case(rows).values():
         ours = [r for r in mine if r["method"] == "winolab"]
         own = [r for r in ours if r["kernel"] in KERNELS]
         others = [r for r in ours if r not in own]
