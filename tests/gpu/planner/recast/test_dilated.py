@@ -3,7 +3,6 @@ planner takes them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +12,11 @@ import pytest
 import winolab
 from tests.gpu import hosted
 from tests.gpu.families.depthwise.cases import on_gpu, operands
+from tests.gpu.planner.recast.choices import LONG, of_kernel
 from tests.gpu.support.pretended import Array
 from winolab.algorithm import Direct, Problem
 from winolab.device import H100, datasheet
-from winolab.gpu.planner.planner import Choice, candidates, plan
+from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.recast.dilated import PhasedPlan, phased
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import planned as runtime
@@ -30,7 +30,6 @@ from winolab.ref.algorithms import convolution
 from winolab.ref.error.bounds import bound
 
 DIRECTIONS = ("forward", "backward_data")
-LONG = 1.0  # seconds that others take, who are to be beaten
 # Phases of other sizes and paddings, one-sided ones, groups, one to three dimensions, some of
 # which are not dilated.
 PROBLEMS = {
@@ -43,20 +42,9 @@ PROBLEMS = {
 DEEPLAB = Problem.of((32, 65, 65, 512), (512, 3, 3, 512), padding=2, dilation=2)
 
 
-def only(kernel: str) -> Callable[[Request, bool], Choice]:
-    """The planner's choice among kernels of such a name, where there are some."""
-
-    def chosen(request: Request, near: bool) -> Choice:
-        every = candidates(request)
-        some = tuple(p for p in every.plans if p.kernel.startswith(kernel))
-        return replace(every, plans=some or every.plans)
-
-    return chosen
-
-
 def planned(name: str, direction: str, precision: str, kernel: str = "") -> PhasedPlan:
     asked = Request(PROBLEMS[name], direction, H100, None, precision)
-    (found,) = phased(asked, LONG, only(kernel))
+    (found,) = phased(asked, LONG, of_kernel(kernel))
     return found
 
 

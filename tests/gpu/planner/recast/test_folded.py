@@ -16,12 +16,13 @@ import winolab
 from tests.gpu import hosted
 from tests.gpu.families.depthwise.cases import on_gpu, operands
 from tests.gpu.planner.recast.bounds import check_bound
+from tests.gpu.planner.recast.choices import LONG, with_filters
 from tests.gpu.planner.recast.kept_filters import by_kept_filter
 from tests.gpu.planner.recast.lying import lying
 from tests.gpu.support.pretended import Array
 from winolab.algorithm import Direct, Problem
 from winolab.device import H100, datasheet
-from winolab.gpu.planner.planner import Choice, candidates, plan
+from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.recast.fold_kernels import Fold, write_filter
 from winolab.gpu.planner.recast.folded import (
     FEW,
@@ -39,7 +40,6 @@ from winolab.problem import shapes
 from winolab.ref.algorithms import convolution
 from winolab.ref.error.bounds import bound
 
-LONG = 1.0  # seconds that others take, who are to be beaten
 # Last layers and first ones, by which backward data is of few channels: more results than a block
 # has along rows and columns, taps of one to three dimensions, dilation, strides, several images,
 # padding of one side and none, maps that are cut, taps that meet nothing.
@@ -72,12 +72,7 @@ CASES = [
 def planned(problem: Problem, direction: str, precision: str, apart: bool = False) -> FoldedPlan:
     """The fastest such plan, whatever else is faster; ``apart``: whose filter is transformed."""
     asked = Request(problem, direction, H100, None, precision)
-
-    def chosen(request: Request, near: bool) -> Choice:
-        every = candidates(request)
-        return replace(every, plans=tuple(p for p in every.plans if p.prepared_size or not apart))
-
-    return next(folded(asked, False, LONG, chosen))
+    return next(folded(asked, False, LONG, with_filters(apart)))
 
 
 def rows_of(w: np.ndarray, p: FoldedPlan) -> np.ndarray:

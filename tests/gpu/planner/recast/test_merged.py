@@ -14,8 +14,9 @@ import winolab
 from tests.gpu import hosted
 from tests.gpu.families.depthwise.cases import on_gpu, operands
 from tests.gpu.planner.recast.bounds import check_bound
+from tests.gpu.planner.recast.choices import LONG
 from tests.gpu.planner.recast.kept_filters import by_kept_filter
-from tests.gpu.planner.recast.merged_plans import LONG, planned
+from tests.gpu.planner.recast.merged_plans import planned
 from tests.gpu.support.pretended import Array
 from winolab.algorithm import Direct, Problem
 from winolab.device import H100, datasheet

@@ -16,6 +16,7 @@ import winolab
 from tests.gpu import hosted
 from tests.gpu.families.depthwise.cases import on_gpu, operands
 from tests.gpu.guarded import limits
+from tests.gpu.planner.recast.choices import LONG, of_kernel
 from tests.gpu.planner.recast.kept_filters import by_kept_filter
 from tests.gpu.support.pretended import Array
 from tests.gpu.support.turns import turns
@@ -24,7 +25,7 @@ from winolab.device import H100, datasheet
 from winolab.gpu.families.direct.config import SPLIT_BLOCKS
 from winolab.gpu.planner.accuracy import incurred, predicted_rms
 from winolab.gpu.planner.fallback import few_products
-from winolab.gpu.planner.planner import Choice, candidates, plan
+from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.recast.images import images_at_once, in_one_launch
 from winolab.gpu.planner.recast.stacked import StackedPlan, axes, stacked, stacked_problem
 from winolab.gpu.planner.request import Request
@@ -40,7 +41,6 @@ from winolab.ref.error.bounds import bound
 from winolab.ref.tolerance.cheapest import U11
 
 DIRECTIONS = ("forward", "backward_data")
-LONG = 1.0  # seconds that others take, who are to be beaten
 OFF = 1.4  # times the prediction that an error is, or the other way round, of few sums
 # Sizes and taps that strides do not divide, few channels, fewer taps than a stride, padding of
 # whole pixels and more, cut maps, what no tap reads, one to three dimensions; pixels and rows that
@@ -66,14 +66,8 @@ STEM = Problem.of((32, 224, 224, 3), (64, 7, 7, 3), stride=2, padding=3)
 
 def planned(problem: Problem, direction: str, precision: str, kernel: str = "") -> StackedPlan:
     """The plan on phases by a kernel of such a name, where there is one."""
-
-    def chosen(request: Request, near: bool) -> Choice:
-        every = candidates(request)
-        some = tuple(p for p in every.plans if p.kernel.startswith(kernel))
-        return replace(every, plans=some or every.plans)
-
     asked = Request(problem, direction, H100, None, precision)
-    return next(stacked(asked, LONG, chosen))
+    return next(stacked(asked, LONG, of_kernel(kernel)))
 
 
 def apart(v: np.ndarray, problem: Problem, sizes: tuple[int, ...], of_filter: bool) -> np.ndarray:

@@ -14,6 +14,7 @@ from tests.gpu import hosted
 from tests.gpu.families.depthwise.cases import on_gpu, operands
 from tests.gpu.guarded import UNIT, limits
 from tests.gpu.planner.recast.bounds import check_bound
+from tests.gpu.planner.recast.choices import LONG
 from tests.gpu.planner.recast.kept_filters import by_kept_filter
 from tests.gpu.support.pretended import Array
 from winolab.algorithm import Direct, Problem
@@ -26,7 +27,6 @@ from winolab.gpu.runtime.cache import plans as kept
 from winolab.problem import shapes
 from winolab.ref.algorithms import convolution
 
-LONG = 1.0  # seconds that others take, who are to be beaten
 PROBLEMS = {
     "7 × 1": Problem.of((2, 13, 9, 16), (16, 7, 1, 16), padding=(3, 0)),
     "causal": Problem.of((2, 11, 8, 24), (16, 3, 1, 24), padding=((2, 0), (1, 0))),
