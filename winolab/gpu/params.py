@@ -22,6 +22,10 @@ BANKS = 32  # of shared memory, words of 4 bytes
 SHARED_LINE = 4 * BANKS  # bytes of shared memory that are read or written at once
 MOST_BLOCKS = 65_535  # of a launch along y and along z, as CUDA counts them
 MATMUL = "cublasLtMatmul"  # what a library has among kernels
+# What sums are long in multiples of where that library may cut them: products whose parts it keeps
+# in a workspace left out the last of others, 4 of 16,900 on an H200 (docs/notes/127). No step of a
+# block is longer.
+WHOLE = 128
 
 
 def aligned(size: int) -> int:

@@ -7,10 +7,6 @@ from dataclasses import dataclass
 from winolab.options import KernelConfig
 
 USUAL = 16 << 20  # bytes of workspace, which every filter gradient may take
-# What sums are long in multiples of where the library may cut them: products whose parts it keeps
-# in a workspace left out the last of others, 4 of 16,900 on an H200 (docs/notes/127). No step of a
-# block is longer.
-WHOLE = 128
 
 
 @dataclass(frozen=True)

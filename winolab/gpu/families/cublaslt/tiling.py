@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from winolab.algorithm import Problem
 from winolab.device import Device
-from winolab.gpu.families.cublaslt.config import WHOLE, Config
-from winolab.gpu.params import VECTOR, aligned
+from winolab.gpu.families.cublaslt.config import Config
+from winolab.gpu.params import VECTOR, WHOLE, aligned
 from winolab.gpu.planner.request import ITEMSIZE
 
 

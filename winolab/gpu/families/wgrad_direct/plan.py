@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from winolab.arguments.words import plural
 from winolab.gpu.families.axes import pointwise
-from winolab.gpu.families.cublaslt.config import WHOLE
 from winolab.gpu.families.direct_products import TILE, DirectGradient, fitting
 from winolab.gpu.families.reading import operands, read, reading
 from winolab.gpu.families.wgrad import (
@@ -48,7 +47,7 @@ from winolab.gpu.families.wgrad_direct.launch import (
 )
 from winolab.gpu.families.wgrad_direct.source import columns_source, narrow_source, split_source
 from winolab.gpu.families.wgrad_direct.tiling import ColumnsTiling, NarrowTiling, SplitTiling
-from winolab.gpu.params import Kernels, View
+from winolab.gpu.params import WHOLE, Kernels, View
 from winolab.gpu.planner.correlation import check_unit
 from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.request import Request, Sum
