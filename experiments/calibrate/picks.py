@@ -78,11 +78,8 @@ def problems(networks: bool = False) -> Iterator[tuple[Problem, str, str]]:
 
 
 def text(p: Problem) -> str:
-    """A problem as winolab.bench.networks writes layers. Raises ValueError where the padding before
-    is not that behind, which a layer's text does not say."""
-    if any(low != high for low, high in p.padding):
-        raise ValueError(f"padding {p.padding} of a layer's text is the same on both sides")
-    padding = tuple(low for low, _ in p.padding)
+    """A problem as winolab.bench.networks writes layers."""
+    padding = tuple(sides[0] if len({*sides}) == 1 else sides for sides in p.padding)
     how = p.stride, padding, p.dilation, p.groups, p.batch
     return str(BatchedLayer(p.input, p.in_channels, p.out_channels, p.filter, *how))
 

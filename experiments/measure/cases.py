@@ -70,6 +70,8 @@ PLAN: list[tuple[str, tuple[str, ...], tuple[str, ...], Effort]] = [
     ("grid", ("forward",), ("fp16",), FEW),
     ("dragon", GRADIENT, ("fp32", "fp16"), replace(BRIEF, torch=True)),
     ("resnet", GRADIENT, ("fp32", "fp16"), replace(BRIEF, torch=True)),
+    ("odd", GRADIENT, ("fp32", "fp16", "bf16"), replace(BRIEF, torch=True)),
+    ("odd", ("forward", "backward_data"), ("fp16", "bf16"), FEW),
 ]
 
 

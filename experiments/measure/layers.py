@@ -9,12 +9,14 @@ plans by prediction, of other vectors or columns; ``torch`` each memory order in
 ``--cudnn``, which takes up cases that lack such a row, ``cudnn`` the fastest of cuDNN's algorithms,
 each tried in both memory orders: PyTorch's benchmark mode tries ten of those that cuDNN's
 heuristics name (``torch.backends.cudnn.benchmark_limit``). Errors are relative RMS against PyTorch
-in FP64. ``--summary`` shows ratios of the rows that are there, without a GPU.
+in FP64. ``--summary`` shows ratios of the rows that are there, ``--list h200`` every case and what
+is picked of it on that GPU, both without one.
 """
 
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,12 +33,12 @@ from experiments.measure.throughput import compile_all, lost
 from winolab.algorithm import Problem
 from winolab.bench.compare import fastest_of_cudnn, free
 from winolab.bench.contenders import Arrays, digest, ours, unnamed
-from winolab.bench.frameworks import frameworks
-from winolab.bench.networks import BatchedLayer, distinct
+from winolab.bench.frameworks import convolution, frameworks
+from winolab.bench.networks import BatchedLayer, distinct, parse
 from winolab.bench.timing import FLUSH, interleave
 from winolab.cli import bench
 from winolab.cli.environment import cores
-from winolab.device import Device
+from winolab.device import Device, datasheet
 from winolab.gpu import driver
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import DIRECTIONS, Plan
@@ -130,7 +132,10 @@ SINGLE = tuple(
     Layer(v.networks, v.size, v.channels, v.taps, v.stride, 1)
     for v in OF_NETWORKS[:16:2] + OF_NETWORKS[1:16:4]
 )
-DEPTHWISE = (*OF_NETWORKS, *SINGLE, Layer("RepLKNet-like", 56, 128, 31, batch=8))
+DEPTHWISE = (*OF_NETWORKS, *SINGLE)
+# Causal, large, dilated, of three dimensions: apart, as other kinds than aims are set for.
+_KINDS = Path(__file__).with_name("depthwise_kinds.txt").read_text("utf-8")
+KINDS = tuple(map(parse, re.findall(r"(?m)^\d\S+", _KINDS)))
 
 # Layers of ResNet-50 (R), Inception-v3 (I), MobileNet-v3 (M), ConvNeXt-T (C), DeepLab-v3 (D) and
 # other shapes (O): strides, dilation and 1 × 1.
@@ -146,9 +151,8 @@ STRIDED = (
     _strided("D", 65, 512, 512, 3, batch=4, dilation=4),
     _strided("D", 33, 2048, 256, 3, batch=4, dilation=12),
     _strided("R", 56, 64, 256, 1), _strided("R", 56, 256, 64, 1),
-    _strided("R", 28, 512, 128, 1),
-    _strided("R", 14, 256, 1024, 1), _strided("R", 14, 1024, 256, 1),
-    _strided("R", 7, 2048, 512, 1),
+    _strided("R", 28, 512, 128, 1), _strided("R", 14, 256, 1024, 1),
+    _strided("R", 14, 1024, 256, 1), _strided("R", 7, 2048, 512, 1),
     _strided("O", 56, 64, 96, 5, 2), _strided("O", 56, 256, 256, 3, 2, batch=1),
     _strided("O", 224, 8, 96, 4, 4, padding=0), _strided("O", 28, 1536, 384, 1, batch=8),
 )  # fmt: skip
@@ -166,6 +170,7 @@ GROUPED = (
 # Layers of a list, and the directions that they are measured in.
 LISTS: dict[str, tuple[Sequence[Layer | BatchedLayer], tuple[str, ...]]] = {
     "depthwise": (DEPTHWISE, DIRECTIONS),
+    "depthwise_kinds": (KINDS, DIRECTIONS),
     "strided": (STRIDED, DIRECTIONS),
     "grouped": (GROUPED, DIRECTIONS),
     # a file each, so that as many GPUs measure them
@@ -183,6 +188,7 @@ def main(
     output: Annotated[Path | None, typer.Option(help="File of rows.")] = None,
     most: Annotated[int, typer.Option(help="Cases at most.")] = 10**6,
     summary: Annotated[bool, typer.Option("--summary", help="Show ratios, and stop.")] = False,
+    dry: Annotated[str, typer.Option("--list", help="A datasheet's GPU: its picks.")] = "",
 ) -> None:
     """Measure what time allows of what is not there yet, or whose kernel has changed since."""
     if layers not in LISTS:
@@ -190,16 +196,26 @@ def main(
     end = time.monotonic() + seconds
     output = output or RESULTS / f"{layers}.jsonl"
     rows = stored(output)
+    listed, directions = LISTS[layers]
+    asked = [d for d in directions if d in only.split(",")] if only else directions
+    cases = [(v, d, p) for v in listed for p in precisions.split(",") for d in asked]
+    if dry:
+        print("\n".join(shown(case, datasheet(dry)) for case in cases))
+        return
     if not summary:
         bench.ready()
-        listed, directions = LISTS[layers]
-        asked = [d for d in directions if d in only.split(",")] if only else directions
-        cases = [(v, d, p) for v in listed for p in precisions.split(",") for d in asked]
         random.Random(0).shuffle(cases)  # so that what time allows is a sample
         kept = {} if again else there(rows, search)
         todo = due(planned(cases, driver.device(0)), kept)
         rows = added(output, timed(todo[:most], end, search))
     print("\n".join(summarized(rows)))
+
+
+def shown(case: Case, device: Device) -> str:
+    """A case and what is picked of it."""
+    picks = [p for p, chosen in plans(*case, device).items() if chosen]
+    how = (f"{p.kernel} {p.precision} {p.config}, {1e6 * p.predicted:.1f} µs" for p in picks)
+    return " ".join((*map(str, case), next(how, "refused")))
 
 
 def outstanding(words: Sequence[str]) -> tuple[int, float]:
@@ -375,22 +391,8 @@ def relative_rms(direction: str, problem: Problem, arrays: Arrays) -> float:
     def wide(array: Any) -> Any:
         return torch.from_dlpack(arrays.values(array).astype("float64")).movedim(-1, 1)
 
-    a, b = map(wide, arrays.operands["NHWC"])
-    got = wide(arrays.results["NHWC"])
-    how = {"stride": problem.stride, "padding": [lo for lo, _ in problem.padding]}
-    how |= {"groups": problem.groups, "dilation": problem.dilation}
-    n = problem.ndim
-    if direction == "forward":
-        due = getattr(torch.nn.functional, f"conv{n}d")(a, b, **how)
-    else:
-        last = (problem.in_channels, *problem.input)
-        from torch.nn import grad
-
-        if direction == "backward_data":
-            due = getattr(grad, f"conv{n}d_input")((problem.batch, *last), b, a, **how)
-        else:
-            taps = (problem.out_channels, problem.in_channels // problem.groups, *problem.filter)
-            due = getattr(grad, f"conv{n}d_weight")(a, taps, b, **how)
+    a, b, got = map(wide, (*arrays.operands["NHWC"], arrays.results["NHWC"]))
+    due = convolution(direction, problem)(a, b)
     return float(((got - due) ** 2).mean().sqrt() / (due**2).mean().sqrt())
 
 

@@ -129,6 +129,7 @@ STEPS = (
     Step("grouped", 60, "experiments.measure.layers grouped"),
     Step("strided", 60, "experiments.measure.layers strided"),
     Step("depthwise", 60, "experiments.measure.layers depthwise"),
+    Step("kinds", 300, "experiments.measure.layers depthwise_kinds"),
     Step("thin", 120, "experiments.measure.ways.thin"),
     Step("skinny", 120, "experiments.measure.ways.skinny"),
     Step("positions", 120, "experiments.measure.ways.positions"),

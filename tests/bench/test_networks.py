@@ -24,14 +24,22 @@ def test_a_text_is_a_layer() -> None:
     assert layer.problem.output == (112, 112)
     causal = parse("1x5x60x104x16>384x3x3x3p0x1x1d1x2x2")
     assert (causal.padding, causal.dilation, causal.stride) == ((0, 1, 1), (1, 2, 2), (1, 1, 1))
+    text = "8x16x40x1024>1024x3x4p2-0x1g1024"
+    before = parse(text)
+    assert (str(before), before.padding, before.networks) == (text, ((2, 0), 1), "")
+    assert before.problem.padding == ((2, 0), (1, 1))
+    assert str(parse("8x40x16>16x4p3-0g16")) == "8x40x16>16x4p3-0g16"
+    assert parse("8x40x16>16x4p3-3g16").padding == (3,)
     grouped = parse("2x56x56x128>128x3x3p1g32")
     assert grouped.problem.w_shape == (128, 3, 3, 4)
     assert (grouped.group, layer.group, causal.group) == ("grouped", "stem", "stem")
 
 
 @pytest.mark.parametrize(
-    "text", ["32x3>64", "1x8x8x3>4x3", "8x8>4x3x3", "1x8x8x3>4x3x3q2", ">", "1x8x8x8x8x3>4x3x3x3x3"]
-)
+    "text",
+    ["32x3>64", "1x8x8x3>4x3", "8x8>4x3x3", "1x8x8x3>4x3x3q2", ">", "1x8x8x8x8x3>4x3x3x3x3",
+     "1x8x3>4x3p2-", "1x8x3>4x3p-2", "1x8x3>4x3p2-0-1"],
+)  # fmt: skip
 def test_other_texts_are_refused_in_one_line(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected N x input x IC > OC x filter, then s, p, d"):
         parse_layer(text)

@@ -14,10 +14,9 @@ from winolab.gpu.machine import MachineError, absent
 
 def frameworks(direction: str, problem: Problem, group: str) -> Iterator[Contender]:
     """PyTorch's convolution in benchmark mode, channels last and first; in FP32 without and with
-    TF32. Nothing for problems that it pads differently. Raises MachineError without a torch that
-    sees the GPU."""
-    even = all(low == high for low, high in problem.padding)
-    if problem.ndim > 3 or not even:
+    TF32. Nothing for problems that are padded more behind than in front. Raises MachineError
+    without a torch that sees the GPU."""
+    if problem.ndim > 3 or any(low < high for low, high in problem.padding):
         return
     _usable()
     for tf32 in (False, True) if group == "fp32" else (False,):
@@ -49,25 +48,46 @@ def _usable() -> None:
 
 def _framework(direction, problem, group, order, tf32) -> Callable[[Arrays, int], Any]:
     torch = importlib.import_module("torch")
-    options = [list(v) for v in (problem.stride, [low for low, _ in problem.padding])]
-    options += [list(problem.dilation), False, [0] * problem.ndim, problem.groups]
-    backward = torch.ops.aten.convolution_backward
+    run = convolution(direction, problem)
     views: dict[int, list] = {}
 
-    def run(arrays: Arrays, workspace: int) -> Any:
+    def timed(arrays: Arrays, workspace: int) -> Any:
         if id(arrays) not in views:
             views[id(arrays)] = [_tensor(torch, a, order, group) for a in arrays.operands[order]]
-        a, b = views[id(arrays)]
         with _mode(torch, tf32):
-            if direction == "forward":
-                return torch.ops.aten.convolution(a, b, None, *options)
-            like = torch.empty(1, device=a.device, dtype=a.dtype)
-            if direction == "backward_data":
-                x = like.expand(problem.batch, problem.in_channels, *problem.input)
-                mask = [True, False, False]
-                return backward(a, x, b, None, *options, mask)[0]
-            taps = (problem.out_channels, problem.in_channels // problem.groups, *problem.filter)
-            return backward(b, a, like.expand(taps), None, *options, [False, True, False])[1]
+            return run(*views[id(arrays)])
+
+    return timed
+
+
+def convolution(direction: str, problem: Problem) -> Callable[[Any, Any], Any]:
+    """PyTorch's, of channels-first tensors. What is padded in front more than behind is padded as
+    much on both sides and its result cut; of filter gradients, for which that would need zeros
+    behind dy, x is copied behind zeros."""
+    torch = importlib.import_module("torch")
+    p, backward = problem, torch.ops.aten.convolution_backward
+    stride = list(p.stride)
+    before, behind = ([sides[i] for sides in p.padding] for i in range(2))
+    how = [list(p.dilation), False, [0] * p.ndim, p.groups]
+    more = [low - high for low, high in p.padding]
+    zeros = [n for each in reversed(more) for n in (each, 0)]
+    x_shape = p.batch, p.in_channels, *(n + m for n, m in zip(p.input, more, strict=True))
+    w_shape = p.out_channels, p.in_channels // p.groups, *p.filter
+    inner = ..., *(slice(n) for n in p.output)
+    outer = ..., *(slice(m, None) for m in more)
+
+    def run(a: Any, b: Any) -> Any:
+        if direction == "forward":
+            y = torch.ops.aten.convolution(a, b, None, stride, before, *how)
+            return y[inner] if any(more) else y
+        like = torch.empty(1, device=a.device, dtype=a.dtype)
+        if direction == "backward_data":
+            mask = [True, False, False]
+            dx = backward(a, like.expand(x_shape), b, None, stride, behind, *how, mask)[0]
+            return dx[outer] if any(more) else dx
+        x = torch.nn.functional.pad(a, zeros) if any(more) else a
+        mask = [False, True, False]
+        return backward(b, x, like.expand(w_shape), None, stride, behind, *how, mask)[1]
 
     return run
 

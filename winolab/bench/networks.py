@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from winolab.algorithm import Algorithm, Problem
 
 FILE = Path(__file__).parent / "networks.json"
-SIZES = r"([\dx]+)"
-TEXT = re.compile(rf"{SIZES}>{SIZES}(?:s{SIZES})?(?:p{SIZES})?(?:d{SIZES})?(?:g(\d+))?")
+T = TypeVar("T")
+SIZES, SIDES = r"([\dx]+)", r"\d+(?:-\d+)?"
+TEXT = re.compile(
+    rf"{SIZES}>{SIZES}(?:s{SIZES})?(?:p({SIDES}(?:x{SIDES})*))?(?:d{SIZES})?(?:g(\d+))?"
+)
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,8 @@ class BatchedLayer:
 
     In text 32x224x224x3>64x7x7s2p3: batch, input and its channels, ">", output channels and
     filter; then stride, padding, dilation (d) and groups (g), each one number or one a dimension,
-    left out where it is 1 (padding: 0). A network's layer without batch, 0, leaves that out, too.
+    left out where it is 1 (padding: 0). Padding that differs before and behind has both: p3-0 of
+    four causal taps. A network's layer without batch, 0, leaves that out, too.
     """
 
     input: tuple[int, ...]
@@ -31,7 +35,7 @@ class BatchedLayer:
     filters: int
     taps: tuple[int, ...]
     stride: tuple[int, ...]
-    padding: tuple[int, ...]
+    padding: tuple[int | tuple[int, int], ...]
     dilation: tuple[int, ...]
     groups: int = 1
     batch: int = 0
@@ -64,8 +68,8 @@ class BatchedLayer:
 
     @property
     def networks(self) -> str:
-        """The networks that have it, with commas."""
-        return ",".join(_names()[replace(self, batch=0)])
+        """The networks of the file that have it, with commas."""
+        return ",".join(_names().get(replace(self, batch=0), ()))
 
     def named(self, direction: str) -> Algorithm | None:
         """No algorithm: the planner's choice is what is measured."""
@@ -100,9 +104,8 @@ def parse(text: str, batch: int | None = None) -> BatchedLayer:
         *spatial, channels = sizes
         if len(spatial) != ndim or not 1 <= ndim <= 3:
             raise ValueError
-        stride, padding, dilation = (
-            _each(part, usual, ndim) for part, usual in zip(found.groups()[2:5], "101", strict=True)
-        )
+        stride, dilation = (_each(found[n] or "1", ndim, int) for n in (3, 5))
+        padding = _each(found[4] or "0", ndim, _sides)
     except ValueError:
         raise ValueError(
             f"layer {text!r}; expected N x input x IC > OC x filter, then s, p, d and g for "
@@ -142,8 +145,14 @@ def _names() -> dict[BatchedLayer, list[str]]:
     return found
 
 
-def _each(part: str | None, usual: str, ndim: int) -> tuple[int, ...]:
-    values = tuple(map(int, (part or usual).split("x")))
+def _sides(text: str) -> int | tuple[int, int]:
+    before, _, behind = text.partition("-")
+    sides = int(before), int(behind or before)
+    return sides if sides[0] != sides[1] else sides[0]
+
+
+def _each(part: str, ndim: int, of: Callable[[str], T]) -> tuple[T, ...]:
+    values = tuple(map(of, part.split("x")))
     if len(values) == 1:
         values *= ndim
     if len(values) != ndim:
@@ -151,5 +160,5 @@ def _each(part: str | None, usual: str, ndim: int) -> tuple[int, ...]:
     return values
 
 
-def _joined(values: tuple[int, ...]) -> str:
-    return "x".join(map(str, values))
+def _joined(values: Sequence[int | tuple[int, int]]) -> str:
+    return "x".join(str(v) if isinstance(v, int) else f"{v[0]}-{v[1]}" for v in values)

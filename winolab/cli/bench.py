@@ -49,7 +49,8 @@ def command(
         str,
         typer.Option(
             help=f"With commas: {', '.join(LAYERS)}, outputs and filters as "
-            "128x96x96x64:64x3x3, or inputs as 32x224x224x3>64x7x7s2p3 (stride, padding)."
+            "128x96x96x64:64x3x3, or inputs as 32x224x224x3>64x7x7s2p3 (stride, padding; causal "
+            "p3-0)."
         ),
     ] = "dragon",
     direction: Annotated[

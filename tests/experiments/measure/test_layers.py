@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+import typer
 
 from experiments.calibrate.plans import plan_of
 from experiments.calibrate.rows import DEVICES, Timed
@@ -15,6 +18,7 @@ from experiments.measure.layer_rows import latest, ratios, shortened, stored, su
 from experiments.measure.layers import (
     DEPTHWISE,
     GROUPED,
+    KINDS,
     LISTS,
     RESULTS,
     STRIDED,
@@ -24,12 +28,15 @@ from experiments.measure.layers import (
     plans,
 )
 from tests.support.stand_in import CuPy
+from winolab.algorithm import Problem
 from winolab.bench.contenders import Arrays, Contender, digest
-from winolab.bench.networks import parse
+from winolab.bench.networks import distinct, parse
 from winolab.bench.timing import Times
 from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.planner.accuracy import U11, predicted_rms
+from winolab.problem import shapes
+from winolab.ref.algorithms import convolution
 
 ROWS = {name: stored(RESULTS / f"{name}.jsonl") for name in LISTS}
 ERRORS = {"fp32": 1e-6, "fp16": 5e-4, "bf16": 4e-3}  # of a relative RMS; halves round their result
@@ -47,6 +54,51 @@ def test_each_layer_is_there_once() -> None:
         assert layer.problem.groups == 1
     deep = next(layer for layer in STRIDED if layer.dilation == 12)
     assert deep.problem.output == (33, 33)
+
+
+def test_depthwise_kinds_are_those_that_aims_are_not_set_for() -> None:
+    problems = [layer.problem for layer in KINDS]
+    assert all(p.depthwise for p in problems)
+    causal = [p for p in problems if p.ndim == 1 and p.padding[0][1] == 0]
+    assert {p.filter[0] for p in causal} >= {2, 3, 4, 7, 15, 31}
+    assert all(p.output[0] == -(-p.input[0] // p.stride[0]) for p in causal)
+    square = [p for p in problems if p.ndim == 2]
+    assert {p.filter for p in square} >= {(r, r) for r in (*range(9, 23, 2), 31)}
+    assert {(p.ndim, max(p.stride) > 1, max(p.dilation) > 1) for p in problems} >= {
+        (n, s, d) for n in (1, 2, 3) for s, d in ((False, False), (True, False), (False, True))
+    }
+    assert not {str(layer) for layer in KINDS} & {str(layer) for layer in distinct()}
+
+
+@pytest.mark.parametrize("direction", layers.DIRECTIONS)
+def test_cases_and_picks_are_listed_without_a_gpu(direction: str, capsys) -> None:
+    """Every kind has a kernel of its own family."""
+    layers.main("depthwise_kinds", only=direction, dry="h200")
+    lines = capsys.readouterr().out.splitlines()
+    cases = [f"{v} {direction} {p} depthwise {p} " for v in KINDS for p in layers.PRECISIONS]
+    for line, case in zip(lines, cases, strict=True):
+        assert line.startswith(case)
+        assert line.endswith(" µs")
+    with pytest.raises(typer.BadParameter, match="no list 'kinds'; expected one of depthwise, "):
+        layers.main("kinds", dry="h200")
+
+
+@pytest.mark.parametrize("direction", layers.DIRECTIONS)
+def test_errors_are_of_what_pads_one_side(direction: str) -> None:
+    """What the definition says is off by its rounding, a wrong number by as much as it is."""
+    p = Problem.of((2, 17, 6), (6, 4, 1), padding=((3, 0),), groups=6)
+    first, second, _ = shapes(direction, p)
+    rng = np.random.default_rng(0)
+    a, b = (rng.uniform(-1, 1, s).astype("float32") for s in (first, second))
+    exact = getattr(convolution, direction)(a.astype(float), b.astype(float), p)
+    rounded = exact.astype("float32")
+    arrays: Any = SimpleNamespace(
+        operands={"NHWC": [a, b]}, results={"NHWC": rounded}, values=lambda array: array
+    )
+    assert layers.relative_rms(direction, p, arrays) <= 2.0**-24
+    rounded.flat[7] += 0.5
+    off = 0.5 / np.sqrt((exact**2).sum())
+    assert layers.relative_rms(direction, p, arrays) == pytest.approx(off, rel=1e-6)
 
 
 def test_grouped_layers_are_grouped_and_not_depthwise() -> None:

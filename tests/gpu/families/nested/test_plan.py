@@ -222,6 +222,11 @@ def test_refusals_say_what_to_do() -> None:
             _plan(problem, "forward", text)
     with pytest.raises(ValueError, match="two dimensions"):
         _plan(Problem.of((1, 9, 8), (8, 3, 8)), "forward", "winograd:4x4:3x3")
+    for points in ("", "@0,1,-1,inf"):
+        deep, text = Problem.of((1, 5, 9, 9, 8), (8, 3, 3, 3, 8)), f"1x2x2:1x3x3{points}"
+        with pytest.raises(ValueError, match=rf"the depth's taps; use winograd:{text}$"):
+            _plan(deep, "forward", f"winograd:2x2x2:3x3x3{points}")
+        assert _plan(deep, "forward", f"winograd:{text}").kernel == "F(1×2×2,1×3×3)"
     with pytest.raises(ValueError, match="limit is 5 B: raise it, or use gamma") as refused:
         _plan(problem, "forward", "winograd:4x4:3x3", workspace_limit=5)
     (least,) = map(int, re.findall(r"needs a workspace of (\d+) B at least", str(refused.value)))
