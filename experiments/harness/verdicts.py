@@ -16,6 +16,7 @@ class Verdict(StrEnum):
     FITTED = "fitted"
     NOT_COMPARABLE = "not comparable"
     NOT_REPRODUCED = "not reproduced"
+    OPEN = "open"
     SHOWN = "shown"  # no number of the paper's, or a second one of ours beside it: nothing is said
     REACHED = "aim reached"
     MISSED = "aim missed"
@@ -32,6 +33,7 @@ MEANINGS = {
     Verdict.FITTED: "a constant of ours was fitted on the number",
     Verdict.NOT_COMPARABLE: "the paper's is of another device, or ours of another algorithm",
     Verdict.NOT_REPRODUCED: "the paper's number stands alone: nothing here computes it",
+    Verdict.OPEN: "too few cases were measured to decide it; the note says what is missing",
     Verdict.REACHED: "an aim of our own, which no paper has, is met",
     Verdict.MISSED: "such an aim is not met",
 }

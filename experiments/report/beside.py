@@ -28,10 +28,12 @@ LINES = 24
 MARKS = {  # what is judged is drawn last
     Verdict.SHOWN: (".", "#bbbbbb"),
     Verdict.NOT_COMPARABLE: ("^", "#999999"),
+    Verdict.OPEN: ("d", "#8172b3"),
     Verdict.FITTED: ("s", "#dd8452"),
     Verdict.AGREES: ("o", "#4c72b0"),
     Verdict.DISAGREES: ("X", "#c44e52"),
 }
+CLAIMS = {Verdict.AGREES: "hold", Verdict.DISAGREES: "do not hold", Verdict.OPEN: "are open"}
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ class Paper:
         return with_legend(figure, panel)
 
     def _claims(self) -> Figure:
-        """How many claims of each table hold, and how many do not."""
+        """How many claims of each table hold, how many do not, and how many are open."""
         cells = {
             name: [c.verdict for c in self._beside(name).cells if c.claim] for name in self.tables
         }
@@ -156,7 +158,7 @@ class Paper:
         names = [named(name) for name in found]
         figure, panel = lines_of(names, (6, 1.2 + 0.3 * len(found)))
         start = np.zeros(len(found))
-        for kind, label in ((Verdict.AGREES, "hold"), (Verdict.DISAGREES, "do not hold")):
+        for kind, label in CLAIMS.items():
             many = np.array([verdicts.count(kind) for verdicts in found.values()])
             panel.barh(range(len(found)), many, 0.5, start, color=MARKS[kind][1], label=label)
             start += many

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from experiments.harness.tables import Cell
 from experiments.harness.verdicts import Verdict
 
+# What is not judged, in the order of its counts.
+UNJUDGED = (Verdict.FITTED, Verdict.NOT_COMPARABLE, Verdict.NOT_REPRODUCED, Verdict.OPEN)
+
 
 @dataclass(frozen=True)
 class Counts:
@@ -25,6 +28,7 @@ class Counts:
     fitted: int = 0
     not_comparable: int = 0
     not_reproduced: int = 0
+    open: int = 0  # claims that too few cases were measured for
 
     @property
     def text(self) -> str:
@@ -43,6 +47,7 @@ class Counts:
                 (self.fitted, "fitted"),
                 (self.not_comparable, "not comparable"),
                 (self.not_reproduced, "not reproduced"),
+                (self.open, "open"),
             )
             if count
         ]
@@ -60,6 +65,6 @@ def counts(cells: Iterable[Cell]) -> Counts:
         holding=found[agree, True],
         **{
             verdict.replace(" ", "_"): found[verdict, False] + found[verdict, True]
-            for verdict in (Verdict.FITTED, Verdict.NOT_COMPARABLE, Verdict.NOT_REPRODUCED)
+            for verdict in UNJUDGED
         },
     )

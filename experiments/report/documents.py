@@ -8,7 +8,7 @@ studies say is put together here. A test fails where a document says anything el
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -106,8 +106,14 @@ def _tables(study: str) -> list[str]:
         found = counts(cells)
         if table.paper == study and found.text != counts([]).text:
             name = f"{named(table.name)}: {table.title}"
-            lines.append(f"| {name} | {found.text} | {table.tolerance} |")
+            lines.append(f"| {name} | {found.text}{_missing(cells)} | {table.tolerance} |")
     return lines if len(lines) > 3 else []
+
+
+def _missing(cells: Iterable[Cell]) -> str:
+    """What would decide the claims that are open, each reason once."""
+    notes = dict.fromkeys(cell.note for cell in cells if cell.verdict is verdicts.Verdict.OPEN)
+    return f" ({'; '.join(notes)})" if notes else ""
 
 
 def documents() -> Iterator[tuple[Path, str]]:

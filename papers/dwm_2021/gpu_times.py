@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,7 +30,7 @@ from experiments.measure.layer_rows import Row
 from experiments.measure.layers import RESULTS, ROUNDS, relative_rms
 from experiments.measure.throughput import compile_sources, stored
 from papers.dwm_2021.networks import networks
-from papers.dwm_2021.strategies import KERNELS, grid, single
+from papers.dwm_2021.strategies import Case, grid, layers, single
 from winolab.algorithm import Algorithm, Direct, Problem, dwm
 from winolab.bench import cudnn
 from winolab.bench.compare import free
@@ -54,13 +53,11 @@ from winolab.spread import pool
 
 OUTPUT = RESULTS / "dwm.jsonl"
 SOURCE = "dwm"  # the same file, by the name that tables have for it
-SETTINGS = ((28, 128), (14, 256))  # sizes and channels, as of Tables 1 and 2
 BYTES, MACS = 6e9, 1e11  # of arrays at most; of layers whose error is measured
 # Every kernel with both strides once; all layers of five networks: a sitting's worth.
 FIRST = {"layers": 18, "networks": 41, "grid": 0}
 EACH = 3.0  # seconds of a case, about
 LONG, FEW = 2e-3, 3  # seconds of a call above which it has so few rounds
-Case = tuple[str, str, Problem]  # step, label, shapes
 
 
 def cases(steps: str) -> Iterator[Case]:
@@ -71,18 +68,6 @@ def cases(steps: str) -> Iterator[Case]:
         yield from found[: FIRST[step]]
     for step, found in every.items():
         yield from found[FIRST[step] :]
-
-
-def layers() -> Iterator[Case]:
-    """Tables 5, 6 and 14: kernels and strides at the sizes of Tables 1 and 2, one image and 16; all
-    kernels of both tables before the next stride, size or batch: each claim soon has some."""
-    for batch, (size, channels), stride in product((1, 16), SETTINGS, (1, 2)):
-        for ndim, kernel in ((n, k) for n in (3, 2) for k in KERNELS[n]):
-            x = (batch, *(size,) * ndim, channels)
-            w = (channels, *(kernel,) * ndim, channels)
-            problem = Problem.of(x, w, stride=stride, padding=kernel // 2)
-            label = f"{ndim}-D, {kernel} taps, stride {stride}, {batch}×{size}, {channels} ch."
-            yield "layers", label, problem
 
 
 def layers_of_networks() -> Iterator[Case]:

@@ -115,6 +115,29 @@ def i3d() -> Iterator[Problem]:
         yield conv(channels, pooled, size, 1)
 
 
+def r2plus1d(frames: int = 32) -> Iterator[Problem]:
+    """34 layers on a clip of RGB frames of 112²: each 3×3×3 is a 1×3×3 and a 3×1×1 with as many
+    channels between as keep its weights' number; the first layer has 45 there, as in the code."""
+    size = (frames, 112, 112)
+    yield conv(3, 45, size, (1, 7, 7), (1, 2, 2))
+    size = (frames, 56, 56)
+    yield conv(45, 64, size, (3, 1, 1))
+    channels = 64
+    for stage, depth in enumerate((3, 4, 6, 3)):
+        outputs = 64 << stage
+        for block in range(depth):
+            stride = 2 if stage and not block else 1
+            if stride > 1:
+                yield conv(channels, outputs, size, 1, stride)
+            for step in (stride, 1):
+                between = 27 * channels * outputs // (9 * channels + 3 * outputs)
+                yield conv(channels, between, size, (1, 3, 3), (1, step, step))
+                size = (size[0], size[1] // step, size[2] // step)
+                yield conv(between, outputs, size, (3, 1, 1), (step, 1, 1))
+                size = (size[0] // step, *size[1:])
+                channels = outputs
+
+
 def slowfast() -> Iterator[Problem]:
     """8×8, R50: 8 and 32 frames of 256², β = 1/8, lateral 5×1×1 strided convolutions."""
     for frames, base, stem, deep_only in ((8, 64, 1, True), (32, 8, 5, False)):
@@ -248,6 +271,12 @@ def networks() -> tuple[Network, ...]:
         ),
         ("C3D", "Tran et al. 2015, Figure 3; figure of DWM's text", told["C3D"], c3d),
         ("I3D", "Carreira & Zisserman 2017, Figure 3; figure of DWM's text", told["I3D"], i3d),
+        (
+            "R(2+1)D-34",
+            "Tran et al. 2018, Table 1, 32 frames; figure of DWM's text",
+            told["R(2+1)D-34"],
+            r2plus1d,
+        ),
         ("SlowFast-R50", "Feichtenhofer et al. 2019, Table 1, 8×8 at 256²", 65.7, slowfast),
         ("SPyNet", "Ranjan & Black 2017, five levels", None, spynet),
         ("V2V", "Tran et al. 2016, widths of the decoder assumed", None, v2v),

@@ -101,6 +101,12 @@ paper.figure("table4")
 paper.table("table4")
 
 # %% [markdown]
+# Only the number of pieces counts (equation 23), not where the filter is cut. All cuts of some:
+
+# %%
+paper.table("equation23")
+
+# %% [markdown]
 # ## Tables 1 and 2: what it does to the error
 #
 # Mean squared errors against FP64. F(2, r) loses digits with every tap; DWM loses less than one

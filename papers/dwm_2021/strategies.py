@@ -32,6 +32,8 @@ KERNELS = {2: (3, 5, 7, 9, 11), 3: (3, 5, 7, 9)}
 STRIDES, CHANNELS = (1, 2), (16, 32, 64, 128, 256)
 SIZES = {2: (7, 14, 28, 56, 112), 3: (7, 14, 20, 28, 40)}
 BATCHES = {2: (1, 8, 32, 128), 3: (1, 2, 4, 8, 16)}
+SETTINGS = ((28, 128), (14, 256))  # sizes and channels, as of Tables 1 and 2
+Case = tuple[str, str, Problem]  # of a measurement: step, label, shapes
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,18 @@ def grid() -> Iterator[Shape]:
     for ndim, kernels in KERNELS.items():
         for rest in product(kernels, STRIDES, SIZES[ndim], CHANNELS, BATCHES[ndim]):
             yield Shape(ndim, *rest)
+
+
+def layers() -> Iterator[Case]:
+    """Tables 5, 6 and 14: kernels and strides at the sizes of Tables 1 and 2, one image and 16; all
+    kernels of both tables before the next stride, size or batch: each claim soon has some."""
+    for batch, (size, channels), stride in product((1, 16), SETTINGS, (1, 2)):
+        for ndim, kernel in ((n, k) for n in (3, 2) for k in KERNELS[n]):
+            x = (batch, *(size,) * ndim, channels)
+            w = (channels, *(kernel,) * ndim, channels)
+            problem = Problem.of(x, w, stride=stride, padding=kernel // 2)
+            label = f"{ndim}-D, {kernel} taps, stride {stride}, {batch}×{size}, {channels} ch."
+            yield "layers", label, problem
 
 
 def single(problem: Problem, points: str = POINTS) -> Iterator[Algorithm]:

@@ -18,6 +18,6 @@ def headline() -> str:
         if (mine := select(rows, setting=setting, column=f"{name} fp32"))
     }
     return (
-        f"squared error of {TAPS}×{TAPS} in FP32: {mse['dwm']:.0e} in pieces, "
+        f"FP32 squared error of {TAPS}×{TAPS}: {mse['dwm']:.0e} in pieces, "
         f"{mse['winograd']:.0e} in one tile, {mse['direct']:.0e} direct"
     )

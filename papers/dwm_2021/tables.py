@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from papers.dwm_2021 import accuracy, costs, frontier, missing, ranges, speeds, strategies
+from papers.dwm_2021.derived import equations, memory
 
 TABLES = (
     accuracy.TABLE1,
@@ -11,11 +12,12 @@ TABLES = (
     costs.TABLE4,
     accuracy.TABLE7,
     costs.TABLE8,
-    costs.TABLE14,
+    memory.TABLE14,
     ranges.RANGES,
     ranges.MEASURED,
     strategies.STRATEGY,
-    costs.EQUATION18,
+    equations.EQUATION18,
+    equations.EQUATION23,
     frontier.FRONTIER,
     *speeds.TABLES,
     *missing.TABLES,

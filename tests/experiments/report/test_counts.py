@@ -14,10 +14,12 @@ def cell(agrees: bool | None, **more) -> Cell:
 def test_numbers_and_claims_are_counted_apart() -> None:
     cells = [cell(True), cell(True), cell(False), cell(None), cell(True, claim=True),
              cell(False, claim=True), cell(True, aim=2.0), cell(True, standing=Verdict.FITTED),
-             cell(False, standing=Verdict.NOT_REPRODUCED, claim=True)]  # fmt: skip
+             cell(False, standing=Verdict.NOT_REPRODUCED, claim=True),
+             cell(True, standing=Verdict.OPEN, claim=True)]  # fmt: skip
     found = counts(cells)
-    assert found == Counts(judged=3, agreeing=2, claims=2, holding=1, fitted=1, not_reproduced=1)
-    told = "2 of 3 numbers agree, 1 of 2 claims hold; 1 fitted, 1 not reproduced"
+    of_claims = {"claims": 2, "holding": 1, "open": 1}
+    assert found == Counts(judged=3, agreeing=2, fitted=1, not_reproduced=1, **of_claims)
+    told = "2 of 3 numbers agree, 1 of 2 claims hold; 1 fitted, 1 not reproduced, 1 open"
     assert found.text == told
     assert counts([]).text == "nothing judged"
 

@@ -88,8 +88,12 @@ def test_a_table_without_numbers_of_a_column_has_no_such_column() -> None:
 def test_a_paper_without_numbers_shows_how_many_of_its_claims_hold() -> None:
     paper = Paper("dwm_2021")
     (panel,) = paper.agreement().axes
-    hold, not_hold = (sum(bar.get_width() for bar in bars) for bars in panel.containers)  # pyright: ignore
+    hold, not_hold, undecided = (
+        sum(bar.get_width() for bar in bars)  # pyright: ignore
+        for bars in panel.containers
+    )
     assert f"{hold:g} of {hold + not_hold:g} claims hold" in paper.headline
+    assert f"{undecided:g} open" in paper.headline
 
 
 def drawn(last: float) -> Figure:

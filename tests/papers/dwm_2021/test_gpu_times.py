@@ -12,6 +12,7 @@ import pytest
 import winolab
 from papers.dwm_2021 import gpu_times
 from papers.dwm_2021.measure import ranges
+from papers.dwm_2021.strategies import KERNELS
 from tests.gpu.support.pretended import Array, Library, on_the_cpu
 from winolab.algorithm import Problem
 from winolab.device import H100
@@ -67,7 +68,7 @@ def test_calls_load_what_was_said_and_nothing_else(
 def test_the_first_cases_are_of_both_tables_and_all_kernels() -> None:
     first = [problem for *_, problem in gpu_times.layers()][:9]
     assert {(p.ndim, p.filter[-1]) for p in first} == {
-        (ndim, kernel) for ndim, kernels in gpu_times.KERNELS.items() for kernel in kernels
+        (ndim, kernel) for ndim, kernels in KERNELS.items() for kernel in kernels
     }
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import winolab
 from experiments.harness.jobs import Row
-from experiments.harness.tables import stored
+from experiments.harness.tables import Cell, stored
+from experiments.harness.verdicts import Verdict
 from papers.dwm_2021 import gpu_times, missing, speeds
 from papers.dwm_2021.networks import networks
 from winolab.problem import Problem
@@ -37,20 +40,102 @@ def claims(name: str, given: Sequence[Row]) -> list[bool | None]:
     return [cell.agrees for cell in BY_NAME[name].cells(given) if cell.claim]
 
 
-@pytest.mark.parametrize(("name", "step"), [("table5", "layers"), ("table6", "layers"),
-                                            ("table13", "networks")])  # fmt: skip
-def test_claims_hold_where_dwm_is_the_fastest_and_fail_where_it_is_not(name, step) -> None:
-    held = claims(name, rows(step, FACTORS))
+def of_networks(given: Sequence[Row]) -> list[Cell]:
+    """Table 13's claims: faster than Winograd, than cuDNN, short of the count, most on one."""
+    return [cell for cell in BY_NAME["table13"].cells(given) if cell.claim]
+
+
+@pytest.mark.parametrize("name", ["table5", "table6"])
+def test_claims_hold_where_dwm_is_the_fastest_and_fail_where_it_is_not(name: str) -> None:
+    held = claims(name, rows("layers", FACTORS))
     assert set(held) == {True}
-    slow = claims(name, rows(step, FACTORS | {"dwm": 9.0}, growth=-0.01))
+    slow = claims(name, rows("layers", FACTORS | {"dwm": 9.0}, growth=-0.01))
     assert set(slow) == {False}
-    assert len(held) == len(slow) == (2 if name == "table13" else 4)
+    assert len(held) == len(slow) == 5
+
+
+def test_claims_on_networks_hold_and_fail() -> None:
+    """Over cuDNN 1.2 times, less than any network's count; over Winograd most where it says."""
+    given = [r | {"us": 3 * r["us"]} if (r["method"], r["label"]) == ("winograd", "3D-ShapeNet")
+             else r for r in rows("networks", FACTORS, growth=0)]  # fmt: skip
+    assert [cell.agrees for cell in of_networks(given)] == [True] * 4
+    assert [c.agrees for c in of_networks(rows("networks", FACTORS, growth=1))] == [
+        True, True, False, False,
+    ]  # fmt: skip
+    slow = rows("networks", FACTORS | {"dwm": 9.0}, growth=0)
+    assert [cell.agrees for cell in of_networks(slow)] == [False, False, True, False]
+
+
+def test_what_winograd_computes_nothing_of_is_not_reproduced() -> None:
+    given = [r for r in rows("networks", FACTORS)
+             if (r["method"], r["label"]) != ("winograd", "3D-ShapeNet")]  # fmt: skip
+    assert of_networks(given)[-1].verdict is Verdict.NOT_REPRODUCED
 
 
 def test_memory_is_compared_with_direct_products() -> None:
-    found = BY_NAME["table14_measured"].cells(rows("layers", FACTORS))
-    assert {cell.ours for cell in found} == {1900 / 1100}
-    assert claims("table14_measured", rows("layers", FACTORS)) == [True]
+    given = rows("layers", FACTORS)
+    found = BY_NAME["table14_measured"].cells(given)
+    assert {cell.ours for cell in found} == {1900 / 1100, 1.0}
+    assert [cell.agrees for cell in found if cell.claim] == [True, False, False, False, False]
+
+
+def test_memory_s_growth_and_the_smaller_ratio_of_7x7x7_are_judged() -> None:
+    """By the paper's account: more with the kernel, in 3-D up to five taps."""
+    given = rows("layers", FACTORS)
+    for row in given:
+        of_dwm = 100 * row["kernel_taps"][-1] * (0.5 if row["kernel_taps"][-1] == 7 else 1)
+        more = of_dwm if len(row["kernel_taps"]) == 3 else 100 * row["kernel_taps"][-1]
+        row["memory"] = 1000 + more if row["method"] == "dwm" else 100
+    assert claims("table14_measured", given) == [True] * 5
+
+
+@pytest.mark.parametrize(
+    ("yes", "of", "verdict"),
+    [(4, 18, Verdict.OPEN), (500, 2000, Verdict.AGREES), (300, 1200, Verdict.AGREES),
+     (0, 18, Verdict.DISAGREES), (18, 18, Verdict.DISAGREES), (500, 1000, Verdict.DISAGREES),
+     (700, 2000, Verdict.DISAGREES), (200, 1000, Verdict.OPEN)],
+)  # fmt: skip
+def test_a_sample_decides_where_its_interval_does(yes: int, of: int, verdict: Verdict) -> None:
+    cell = speeds.sampled("a quarter", 0.25, yes, of, (0.2, 0.3), 2000)
+    assert cell.verdict is verdict
+    assert cell.low <= cell.ours == yes / of <= cell.high
+    assert bool(cell.note) == (verdict is Verdict.OPEN)
+
+
+def test_an_interval_is_as_likely_to_miss_as_is_said() -> None:
+    """Its ends: 4 of 18 or more, and 4 or fewer, have one chance in twenty."""
+    low, high = speeds.part_interval(4 / 18, 18)
+    assert stats.binom.sf(3, 18, low) == pytest.approx(0.05)
+    assert stats.binom.cdf(4, 18, high) == pytest.approx(0.05)
+    assert (round(low, 2), round(high, 2)) == (0.08, 0.44)
+
+
+def test_what_is_open_says_how_many_would_decide() -> None:
+    cell = speeds.sampled("a quarter", 0.25, 4, 18, (0.2, 0.3), 2000)
+    (due,) = re.findall("about ([0-9]+) cases", cell.note)
+    for of, decided in ((int(due), True), (int(due) - 1, False)):
+        assert bool(speeds.decides(*speeds.part_interval(4 / 18, of), (0.2, 0.3))) == decided
+    # On the edge no number of them would, but all.
+    assert "all 2000 cases" in speeds.sampled("a fifth", 0.25, 200, 1000, (0.2, 0.3), 2000).note
+
+
+def test_what_all_networks_do_is_open_while_some_are_not_measured() -> None:
+    some = [r for r in rows("networks", FACTORS, growth=0) if r["label"] != "SPyNet"]
+    *every, most = of_networks(some)
+    assert [cell.verdict for cell in every] == [Verdict.OPEN] * 3
+    assert all("SPyNet" in c.note and "VGG-16" not in c.note for c in (*every, most))
+    slow = [r | {"us": 9 * r["us"]} if r["method"] == "dwm" else r for r in some]
+    assert [c.verdict for c in of_networks(slow)] == [
+        Verdict.DISAGREES, Verdict.DISAGREES, Verdict.OPEN, Verdict.DISAGREES,
+    ]  # fmt: skip
+
+
+def test_what_the_largest_kernels_do_is_open_while_some_are_not_measured() -> None:
+    given = rows("layers", FACTORS)
+    first = next(r["case"] for r in given if r["kernel_taps"] == [9, 9, 9])
+    cells = BY_NAME["table6"].cells([r for r in given if r["case"] != first])
+    (cell,) = (c for c in cells if "largest kernels" in c.column)
+    assert (cell.verdict, cell.note) == (Verdict.OPEN, "1 of 8 cases not measured")
 
 
 def test_a_part_of_the_grid_says_which_is_the_best() -> None:
