@@ -176,7 +176,7 @@ def _layers(file: str) -> Iterator[Timed]:
         if kernel in WHOLE or direct:
             cut = {name: row[name] for name in ("rows", "workers", "segments") if name in row}
             yield Timed(
-                "", _layer(row["layer"]), row["direction"], group, DEVICES[row["device"]], kernel,
+                "", layer_of(row["layer"]), row["direction"], group, DEVICES[row["device"]], kernel,
                 products, row["plan"], row.get("workspace"), 1e-6 * row["us"],
                 tuple(cut.items()), row.get("source", ""),
             )  # fmt: skip
@@ -200,7 +200,7 @@ def _crowded(row: dict) -> bool:
     return sampled and CROWDED[0] <= row.get("run", "") < CROWDED[1]
 
 
-def _layer(text: str) -> BatchedLayer:
+def layer_of(text: str) -> BatchedLayer:
     """A layer of experiments.measure.layers, in either of its texts."""
     if ">" in text:
         return parse(text)

@@ -9,7 +9,7 @@ from experiments.gpu import losses as gpu_losses
 from experiments.gpu import samples as gpu_samples
 from experiments.gpu.rows import Row, cases, devices
 from experiments.gpu.rows import stored as stored_gpu
-from experiments.gpu.targets import layers
+from experiments.gpu.targets import checked, layers
 from experiments.gpu.targets.table import TARGETS
 from experiments.harness.tables import rows_of
 from experiments.networks import told, waiting
@@ -55,7 +55,7 @@ def sections() -> Iterator[tuple[str, list[str]]]:
         ("Memory and deviations of whole networks", told.networks()),
         ("First calls", waiting.first_calls()),
         ("Kernels of networks", waiting.kernels()),
-        ("Random problems on GPUs", gpu_samples.problems()),
+        ("Random problems on GPUs", checked.problems()),
         ("Aims of our own", _means()),
     ):
         if lines:

@@ -41,7 +41,7 @@ COMMANDS = {
     "memory_order": "python -m experiments.measure.memory_order",
     **{
         name: f"python -m experiments.measure.layers {name}"
-        for name in ("depthwise", "strided", *(f"networks_{way}" for way in DIRECTIONS))
+        for name in ("depthwise", "strided", "grouped", *(f"networks_{way}" for way in DIRECTIONS))
     },
     "throughput_variants": "python -m experiments.measure.picks STEP",
 }

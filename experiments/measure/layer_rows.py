@@ -55,6 +55,15 @@ def latest(rows: Iterable[Row]) -> list[Row]:
     return [row for mine in found.values() for row in mine]
 
 
+def there(rows: Iterable[Row], search: bool = False) -> dict[tuple[str, str, str], Row]:
+    """The row of what was picked for each case; ``search``: without a source, so that it is due,
+    where a case has no row of cuDNN's."""
+    rows = list(rows)
+    judged = {key(row) for row in rows if row["method"] == "cudnn"}
+    return {key(row): row if not search or key(row) in judged else row | {"source": ""}
+            for row in rows if row.get("chosen")}  # fmt: skip
+
+
 def key(row: Row) -> tuple[str, str, str]:
     """The case of a row."""
     return row["layer"], row["direction"], row["precision"]

@@ -27,8 +27,9 @@ from typing import Annotated, Any
 
 import typer
 
+from experiments.calibrate.gone import apart, same
 from experiments.harness.facts import ROOT
-from experiments.measure.layer_rows import Row, key, latest, shortened, stored, summarized
+from experiments.measure.layer_rows import Row, key, latest, shortened, stored, summarized, there
 from experiments.measure.throughput import compile_all, lost
 from winolab.algorithm import Problem
 from winolab.bench.compare import fastest_of_cudnn, free
@@ -190,7 +191,7 @@ def main(
     summary: Annotated[bool, typer.Option("--summary", help="Show ratios, and stop.")] = False,
     dry: Annotated[str, typer.Option("--list", help="A datasheet's GPU: its picks.")] = "",
 ) -> None:
-    """Measure what time allows of what is not there yet, or whose kernel has changed since."""
+    """Measure what time allows of what is not there yet, or of a pick or kernel that is gone."""
     if layers not in LISTS:
         raise typer.BadParameter(f"no list {layers!r}; expected one of {', '.join(LISTS)}")
     end = time.monotonic() + seconds
@@ -219,19 +220,11 @@ def shown(case: Case, device: Device) -> str:
 
 
 def outstanding(words: Sequence[str]) -> tuple[int, float]:
-    """Cases of a list without rows, whatever is picked now, and seconds of one."""
+    """Cases of a list without rows of a pick that is not gone, and seconds of one."""
     listed, directions = LISTS[words[0]]
-    known = {key(row) for row in stored(RESULTS / f"{words[0]}.jsonl")}
+    known = {key(row) for row in apart(latest(stored(RESULTS / f"{words[0]}.jsonl")))[0]}
     every = {(str(v), d, p) for v in listed for d in directions for p in PRECISIONS}
     return len(every - known), EACH
-
-
-def there(rows: Sequence[Row], search: bool = False) -> dict[tuple[str, str, str], str]:
-    """The source that was picked for each case; of those with a row of cuDNN's, if it is asked
-    for, but for layers that have none."""
-    judged = {key(row) for row in rows if row["method"] == "cudnn"}
-    return {key(row): row["source"] for row in rows
-            if row.get("chosen") and (not search or key(row) in judged)}  # fmt: skip
 
 
 def added(output: Path, made: Iterable[Row]) -> list[Row]:
@@ -263,19 +256,21 @@ def timed(
 
 
 def due(
-    every: Iterable[tuple[Case, dict[Plan, bool], set[str]]], kept: Mapping[Any, str]
+    every: Iterable[tuple[Case, dict[Plan, bool], set[str]]], kept: Mapping[Any, Row]
 ) -> list[tuple[Case, dict[Plan, bool]]]:
     """The cases whose kernel is none of those that were measured, with our plans for them.
 
-    Those whose kernel has changed come first, since their rows say what is no more picked, and
-    LONG ones last.
+    Those whose row is of a pick that is gone come first, since they count nowhere; then those whose
+    kernel's text has changed, those without rows, and LONG ones last.
     """
-    changed, new = [], []
+    ranked = []
     for case, found, digests in every:
-        source = kept.get((str(case[0]), *case[1:]))
-        if source not in digests:
-            (new if source is None else changed).append((case, found))
-    return sorted(changed + new, key=lambda each: each[0][0].problem.macs > LONG)
+        row = kept.get((str(case[0]), *case[1:]))
+        lost = row is not None and not any(same(row, p) for p, chosen in found.items() if chosen)
+        if row is None or lost or row["source"] not in digests:
+            turn = 0 if lost else 1 if row and row["source"] else 2
+            ranked.append((case[0].problem.macs > LONG, turn, (case, found)))
+    return [each for *_, each in sorted(ranked, key=lambda each: each[:2])]
 
 
 def tried(case: Case, rows: Iterable[Row]) -> list[Row] | None:

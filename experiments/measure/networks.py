@@ -158,6 +158,8 @@ def networks() -> dict[str, dict[str, Any]]:
         lambda: deeplabv3_resnet50(weights=None, weights_backbone=None), (3, 520, 520), [1, 32],
     )  # fmt: skip
     built["unet2d"] = lambda: UNet(2, 3, (64, 128, 256, 512, 1024), 2), (3, 512, 512), [1, 32]
+    # Kernels count a tensor's elements in 31 bits: unet3d's largest has 2³¹ from 16 images on, the
+    # video decoder's more from two on.
     built["unet3d"] = lambda: UNet(3, 1, (32, 64, 128, 256), 3), (1, 128, 128, 128), [1, 2]
     built["video_decoder"] = VideoDecoder, (16, 5, 60, 104), [1]
     built["wav2vec"] = wav2vec, (1, 160_000), [1, 32]

@@ -1,26 +1,30 @@
 """What layers of networks were to reach, kind by kind: depthwise by taps, split FP32 without
-transforms, nested in three dimensions, N×1 beside 1×N; and what calls and whole networks were.
+transforms, nested in three dimensions, N×1 beside 1×N, groups; and what calls and whole networks
+were.
 
 Layers are those of networks' lists and of the lists of their kind, each once, as the last row has
-it that was measured of it.
+it that was measured of it; those whose rows are of picks that are gone are counted apart.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from statistics import median
 
-from experiments.gpu.rows import Row, of_last, where
+from experiments.calibrate.gone import gone
+from experiments.gpu.rows import Row, mean, of_last, where
+from experiments.gpu.samples import MEANS
 from experiments.gpu.targets import calls, moduli
 from experiments.gpu.targets.aims import DATA, FILTER, FORWARD, Part
 from experiments.harness.tables import Cell, Table, none
+from experiments.harness.verdicts import Verdict
 from experiments.measure import layer_rows
 from experiments.measure.layer_rows import LARGE
 from experiments.measure.layers import LISTS
-from winolab.bench.networks import parse
+from winolab.bench.networks import distinct, parse
 from winolab.problem import Problem
 
 Groups = list[tuple[Part, list[Cell]]]
@@ -44,6 +48,7 @@ ALIKE = 0.95  # N×1 over 1×N: measurements of equal work differ by as much
 MEASURE = "python -m experiments.measure.layers"
 NETWORKS = f"{MEASURE} networks_{FORWARD} (…_{DATA}, …_{FILTER})"
 MOVED = f"share of copy speed, {LARGE / 1e6:.0f} MB and more"
+BOUND = "geometric mean at copy speed"
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,11 @@ class Pick:
         return self.row["precision"], self.row["direction"]
 
     @property
+    def gone(self) -> bool:
+        """Whether another is picked today."""
+        return gone(self.row)
+
+    @property
     def flops(self) -> float:
         return 2.0 * self.problem.macs
 
@@ -79,6 +89,11 @@ class Pick:
         p = self.problem
         square = p.ndim == 2 and len({*p.filter}) == 1
         return p.filter[0] if square and 1 < p.groups == p.in_channels else 0
+
+    @property
+    def grouped(self) -> bool:
+        """Whether it has groups of several channels."""
+        return self.problem.groups > 1 and not self.problem.depthwise
 
     @property
     def direct(self) -> bool:
@@ -95,12 +110,14 @@ class Pick:
 @cache
 def _listed() -> dict[str, Problem]:
     """The layers of lists without a network's text."""
-    return {str(v): v.problem for name in ("depthwise", "strided") for v in LISTS[name][0]}
+    return {
+        str(v): v.problem for name in ("depthwise", "strided", "grouped") for v in LISTS[name][0]
+    }
 
 
 def picks(rows: Iterable[Row]) -> list[Pick]:
-    """Every layer, direction and precision once: the row of the last run, on the GPU of the last
-    run."""
+    """Every layer, direction and precision once: the row of the last run, of today's pick where one
+    is, on the GPU of the last run."""
     timed = [row for row in layer_rows.filled(rows) if {"layer", "method", "us"} <= row.keys()]
     found: dict[tuple, Pick] = {}
     for own, torch, copy in layer_rows.ratios(layer_rows.latest(of_last(timed))):
@@ -108,9 +125,13 @@ def picks(rows: Iterable[Row]) -> list[Pick]:
         if problem := parse(text).problem if ">" in text else _listed().get(text):
             one = Pick(problem, own, torch, copy)
             key = (problem, *one.kind)
-            if key not in found or own.get("run", "") >= found[key].row.get("run", ""):
+            if key not in found or _order(one) >= _order(found[key]):
                 found[key] = one
     return list(found.values())
+
+
+def _order(p: Pick) -> tuple[bool, str]:
+    return not p.gone, p.row.get("run", "")
 
 
 def cells(rows: Sequence[Row]) -> list[Cell]:
@@ -121,24 +142,49 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
 def groups(rows: Sequence[Row]) -> Groups:
     """The aims by part; of a part without rows there is nothing."""
     every = picks(rows)
-    depthwise = [p for p in every if p.depthwise in COPY]
-    strided = [p for p in every if p.problem.groups == 1 and max(p.problem.stride) > 1]
-    direct = [p for p in every if p.direct]
-    found = [
-        (_part("Depthwise", f"{MEASURE} depthwise, {NETWORKS}", depthwise), _depthwise, depthwise),
-        (_part("Strided layers, stems too", f"{MEASURE} strided, {NETWORKS}", strided),
-         _strided, strided),
-        (_part("Split FP32 without transforms", f"{MEASURE} strided, {NETWORKS}", direct),
-         _direct, direct),
+    kinds = (
+        ("Depthwise", f"{MEASURE} depthwise, {NETWORKS}", _depthwise,
+         [p for p in every if p.depthwise in COPY]),
+        ("Strided layers, stems too", f"{MEASURE} strided, {NETWORKS}", _strided,
+         [p for p in every if p.problem.groups == 1 and max(p.problem.stride) > 1]),
+        ("Grouped", f"{MEASURE} grouped, {NETWORKS}", _grouped, [p for p in every if p.grouped]),
+        ("Split FP32 without transforms", f"{MEASURE} strided, {NETWORKS}", _direct,
+         [p for p in every if p.direct]),
+        ("N×1 over 1×N", NETWORKS, _turned, [p for pair in pairs(every) for p in pair]),
+    )  # fmt: skip
+    others = [
         (Part("Nested 3-D", f"{moduli.NESTED} --only video"), partial(_nested, tf32_error(rows)),
          [c for c in moduli.layers(rows) if c.ndim == 3]),
-        (Part("N×1 over 1×N", NETWORKS), _turned, [*pairs(every)]),
+        *calls.parts(rows),
     ]  # fmt: skip
-    return [(part, [*make(part, mine)]) for part, make, mine in found + calls.parts(rows) if mine]
+    found = [_judged(*kind) for kind in kinds if kind[-1]]
+    return found + [(part, [*make(part, mine)]) for part, make, mine in others if mine]
 
 
-def _part(name: str, command: str, mine: Sequence[Pick]) -> Part:
-    return Part(name, f"{command}; {where(p.row for p in mine)}")
+def _judged(
+    name: str,
+    command: str,
+    make: Callable[[Part, Sequence[Pick]], Iterable[Cell]],
+    mine: Sequence[Pick],
+) -> tuple[Part, list[Cell]]:
+    """A part by the picks of today. An aim that is reached without those that are gone and missed
+    with them, as they were, is missed until what is picked today is measured."""
+    kept = _kept(mine)
+    rest = f"; left out as their picks are gone: {len(mine) - len(kept)}"
+    part = Part(name, f"{command}; {where(p.row for p in kept)}" + rest * (len(kept) < len(mine)))
+    once = {(c.where, c.column): c for c in make(part, mine)}
+    return part, [_held(cell, once[cell.where, cell.column]) for cell in make(part, kept)]
+
+
+def _held(cell: Cell, once: Cell) -> Cell:
+    if (cell.verdict, once.verdict) != (Verdict.REACHED, Verdict.MISSED):
+        return cell
+    note = f"{_number(once.ours)} with picks that are gone; {cell.note}"
+    return replace(cell, accepted=(math.inf, math.inf), note=note)  # which nothing reaches
+
+
+def _kept(mine: Iterable[Pick]) -> list[Pick]:
+    return [p for p in mine if not p.gone]
 
 
 def _depthwise(part: Part, mine: Sequence[Pick]) -> Iterator[Cell]:
@@ -147,12 +193,20 @@ def _depthwise(part: Part, mine: Sequence[Pick]) -> Iterator[Cell]:
             these = [p for p in mine if (p.kind, p.depthwise) == ((precision, direction), taps)]
             what = f"{PRECISIONS[precision]} {WAYS[direction]}, {taps}×{taps}"
             yield from part.over(what, {p.name: p.torch for p in these}, aim, LEAST[precision])
+            yield _at_copy_speed(part, what, aim, these)
             yield _share(part, what, COPY[taps], these)
     for precision, name in PRECISIONS.items():
         these = [p for p in mine if p.kind == (precision, FILTER)]
         speeds = {p.name: p.torch for p in these}
         what = f"{name} {WAYS[FILTER]}"
         yield from part.over(what, speeds, GRADIENTS[precision], LEAST[precision])
+        yield _at_copy_speed(part, what, GRADIENTS[precision], these)
+
+
+def _at_copy_speed(part: Part, what: str, aim: float, mine: Sequence[Pick]) -> Cell:
+    """What the mean over PyTorch would be if each layer ran as fast as a copy."""
+    value = mean([p.torch / p.copy for p in mine])
+    return part.shown(what, BOUND, value, "the aim is beyond it" * (value < aim))
 
 
 def _share(part: Part, what: str, aim: float, mine: Sequence[Pick]) -> Cell:
@@ -166,6 +220,16 @@ def _strided(part: Part, mine: Sequence[Pick]) -> Iterator[Cell]:
         these = {p.name: p.torch for p in mine if p.kind == (precision, direction)}
         what = f"{PRECISIONS[precision]} {WAYS[direction]}"
         yield from part.over(what, these, STRIDED[precision], LEAST[precision])
+
+
+def _grouped(part: Part, mine: Sequence[Pick]) -> Iterator[Cell]:
+    listed = (*LISTS["grouped"][0], *distinct())
+    every = len({v.problem for v in listed if v.group == "grouped"})
+    for precision, direction in ((p, d) for d in WAYS for p in PRECISIONS):
+        these = {p.name: p.torch for p in mine if p.kind == (precision, direction)}
+        what = f"{PRECISIONS[precision]} {WAYS[direction]}"
+        yield from part.over(what, these, MEANS[precision], LEAST[precision])
+        yield part.shown(what, f"measured, of {every} layers", len(these) / every)
 
 
 def _direct(part: Part, mine: Sequence[Pick]) -> Iterator[Cell]:
@@ -231,9 +295,10 @@ def turned(p: Problem) -> Problem:
                    padding=p.padding[::-1], dilation=p.dilation[::-1])  # fmt: skip
 
 
-def _turned(part: Part, mine: Sequence[tuple[Pick, Pick]]) -> Iterator[Cell]:
+def _turned(part: Part, mine: Sequence[Pick]) -> Iterator[Cell]:
+    both = [*pairs(mine)]
     for precision, direction in ((p, d) for d in WAYS for p in PRECISIONS):
-        speeds = {a.name: b.row["us"] / a.row["us"] for a, b in mine
+        speeds = {a.name: b.row["us"] / a.row["us"] for a, b in both
                   if a.kind == (precision, direction)}  # fmt: skip
         if speeds:
             what = f"{PRECISIONS[precision]} {WAYS[direction]}"
@@ -243,18 +308,26 @@ def _turned(part: Part, mine: Sequence[tuple[Pick, Pick]]) -> Iterator[Cell]:
 LAYERS = Table(
     "gpu", "layer targets", "What layers of networks were to reach, kind by kind", none, cells,
     "aims of ours, not a paper's; what was not measured has missed",
-    sources=("depthwise", "strided", *(f"networks_{way}" for way in WAYS), "nested",
+    sources=("depthwise", "strided", "grouped", *(f"networks_{way}" for way in WAYS), "nested",
              "memory_order", "host", "throughput", "end_to_end"),
 )  # fmt: skip
 
 
 def told(rows: Sequence[Row]) -> list[str]:
     """Every part as Markdown: a line a kind of layers, a column a measure."""
+    every = _kept(picks(rows))
+    judged = {layer_rows.key(row) for row in rows
+              if row.get("method") == "cudnn" and "layer" in row}  # fmt: skip
+    beside = sum(layer_rows.key(p.row) in judged for p in every)
     lines = [
         "Aims that were set beforehand, over PyTorch's faster memory order in the same precision "
-        "where nothing else is said. Every layer counts once, as calls pick it, of the lists of "
-        "its kind and of the samples above. Behind a number stand the aim, the layer that is the "
-        f"least and how many miss it. Copy speed is that of a copy on the GPU of as many bytes. "
+        f"where nothing else is said; in {beside:,} of {len(every):,} cases all algorithms of "
+        "cuDNN were timed, and the fastest counts. Every layer counts once, as calls pick it, of "
+        "the lists of its kind and of the samples above. Behind a number stand the aim, the layer "
+        "that is the least and how many miss it. Copy speed is that of a copy on the GPU of as "
+        "many bytes; what the mean would be at copy speed says which aims memory excludes, softly "
+        "where layers are of one image, as a launch is in the copy's time. What "
+        "is reached without picks that are gone and missed with them counts as missed. "
         f"Split products were to have {TFLOPS:.0f} TFLOPS, twice a public library's implicit GEMM "
         "of three TF32 products, or memory's speed where that binds: where a copy takes longer.",
     ]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
+from experiments.calibrate import gone
 from experiments.gpu import samples
 from experiments.gpu.samples import speeds
+from winolab.bench.networks import networks, parse
+from winolab.gpu.params import MOST
 
 
 def case(layer: str, group: str, ours: float, torch: float, tf32: float) -> list[dict]:
@@ -34,7 +39,7 @@ def test_a_missed_aim_is_said(monkeypatch) -> None:
     slow = case("a", "1x1", 2.0, 1.0, 1.0)
     monkeypatch.setattr(samples.layer_rows, "stored", lambda path: slow * ("forward" in path.stem))
     line = samples.networks()[-1]
-    assert line.startswith("| FP32, forward | 0.50 (0.50, 1) | 2.00 missed | 0.50 missed | 100%")
+    assert line.startswith("| FP32, forward | 0.50 (0.50, 1) | 2.00 missed | 0.50 missed | 100.0%")
     fast = case("a", "1x1", 1.0, 3.0, 1.0)
     monkeypatch.setattr(samples.layer_rows, "stored", lambda path: fast * ("forward" in path.stem))
     assert "missed" not in samples.networks()[-1]
@@ -43,29 +48,61 @@ def test_a_missed_aim_is_said(monkeypatch) -> None:
     assert samples.networks()[-1].startswith("| FP32, forward | 3.00 (3.00, 1) | 2.00 reached")
 
 
-def test_cudnn_is_named_where_it_has_rows(monkeypatch) -> None:
-    rows = case("a", "1x1", 2.0, 3.0, 1.0)
+def test_aims_are_judged_by_cases_with_cudnn_where_there_are_any(monkeypatch) -> None:
+    rows = case("a", "1x1", 1.0, 3.0, 1.0)
     monkeypatch.setattr(samples.layer_rows, "stored", lambda path: rows * ("forward" in path.stem))
-    assert "cuDNN" not in samples.networks()[0]
-    rows.append({**rows[2], "method": "cudnn", "us": 1.0})
-    first, *_, last = samples.networks()
-    assert "the faster memory order, of 1 cases cuDNN's fastest algorithm, too)" in first
-    assert last.startswith("| FP32, forward | 0.50 (0.50, 1) | 2.00 missed")
+    (line,) = samples.networks()[4:]
+    assert line.startswith("| FP32, forward | 3.00 (3.00, 1) | 2.00 reached | 1.00 reached | 0.0%")
+    other = case("b", "1x1", 1.0, 6.0, 1.0)
+    rows += [*other, {**other[2], "method": "cudnn", "us": 0.5}]
+    data = [{**row, "direction": "backward_data"} for row in case("a", "1x1", 1.0, 3.0, 1.0)]
+    rows += data
+    torch, both, alone = samples.networks()[4:]
+    mean = "| FP32, forward | 4.24 (3.00, 2) |  | 1.00 reached | 0.0% | 0 |"
+    assert torch.startswith(mean)  # over PyTorch, without a verdict
+    assert both.startswith(
+        "| … over cuDNN's, too | 0.50 (0.50, 1) | 2.00 missed |  | 100.0% missed"
+    )
+    assert alone.startswith("| FP32, backward data | 3.00 (3.00, 1) | 2.00 reached over PyTorch al")
 
 
-def test_whole_networks_and_problems_say_how_many(monkeypatch) -> None:
+def test_picks_that_are_gone_count_nowhere(monkeypatch) -> None:
+    told = {"kernel": "direct", "products": "fp32", "plan": "8x8", "bytes": 1}
+    rows = [{**row, **told} for layer, ours in (("a", 2.0), ("b", 1.0))
+            for row in case(layer, "1x1", ours, 1.0, 1.0)]  # fmt: skip
+    monkeypatch.setattr(samples.layer_rows, "stored", lambda path: rows * ("forward" in path.stem))
+    assert [row["layer"] for row in samples.below()] == ["a"]
+    pick = {name: rows[0][name] for name in gone.CASE} | {"plan": "4x4"}
+    monkeypatch.setattr(gone, "today", lambda: {tuple(pick[name] for name in gone.CASE): pick})
+    assert samples.below() == []
+    first, *_, line = samples.networks()
+    assert " 1 more cases were measured and count nowhere, " in first
+    name, every, aim, tf32, slow, lost, *_ = (cell.strip() for cell in line.split("|")[1:])
+    assert (name, every, aim, lost) == ("FP32, forward", "1.00 (1.00, 1)", "2.00 missed", "1")
+    assert tf32 == "1.00 missed (0.71 with picks that are gone)"
+    assert slow == "0.0% missed (50.0% with picks that are gone)"
+
+
+def test_batches_of_networks_are_as_large_as_kernels_count() -> None:
+    text = samples.batches()
+    assert text.startswith("1 and 32 (unet3d 1 and 2, video_decoder 1: of 32 images a tensor would")
+    for name, network in networks().items():
+        layers = [parse(layer, 1).problem for layer in network["layers"]]
+        most = max(math.prod(shape) for p in layers for shape in (p.x_shape, p.y_shape))
+        assert (32 * most > MOST) == (name in text) == (network["batches"] != [1, 32])
+        assert max(network["batches"]) * most <= MOST
+
+
+def test_whole_networks_say_how_many(monkeypatch) -> None:
     row = {"step": "forward", "format": "fp32", "order": "last", "mode": "eager", "network": "n",
            "batch": 32, "device": "NVIDIA H", "warm": 20}  # fmt: skip
     rows = {"end_to_end": [row | {"method": m, "ms": ms} for m, ms in
-                           (("winolab", 2.0), ("torch", 3.0), ("tf32", 1.0))],
-            "guarded_problems": [{"mold": m, "count": 16, "wrong": 0, "gpu": "NVIDIA H"}
-                                 for m in "ab"]}  # fmt: skip
+                           (("winolab", 2.0), ("torch", 3.0), ("tf32", 1.0))]}  # fmt: skip
     monkeypatch.setattr(samples, "stored", lambda name: rows[name])
     *_, line = samples.whole()
     end = "| forward, FP32, channels last | 1 | 1.50 (1.50, n of 32) | 0.50 (0.50, n of 32) |"
     assert line == end
     assert not any(samples.EARLY in each for each in samples.whole())
-    assert samples.problems()[0].startswith("32 random problems of 2 kernels, 0 wrong")
 
 
 def test_slow_layers_say_what_holds_them(monkeypatch) -> None:

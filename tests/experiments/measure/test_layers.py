@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import typer
 
+from experiments.calibrate import gone
+from experiments.calibrate.gone import told
 from experiments.calibrate.plans import plan_of
 from experiments.calibrate.rows import DEVICES, Timed
 from experiments.measure import layers
@@ -129,16 +131,34 @@ def test_cases_are_planned_by_all_cores_with_what_says_whether_rows_are_there() 
     assert digests == {digest(next(iter(found)))}
 
 
-def test_cases_whose_kernel_has_changed_come_first_and_long_ones_last() -> None:
-    a, b, c = ((Layer("C", size, 96, 7), "forward", "fp32") for size in (56, 28, 14))
-    kept = {(str(a[0]), *a[1:]): "the same", (str(c[0]), *c[1:]): "another"}
-    every: list[Any] = [(case, {}, {"the same"}) for case in (a, b, c)]
-    assert [case for case, _ in layers.due(every, kept)] == [c, b]
-    long = (Layer("C", 448, 512, 3, filters=512, batch=32), "forward", "fp32")
-    assert long[0].problem.macs > layers.LONG
-    every.insert(0, (long, {}, set()))
-    kept[(str(long[0]), *long[1:])] = "another"
-    assert [case for case, _ in layers.due(every, kept)] == [c, b, long]
+def test_cases_whose_pick_is_gone_come_first_and_long_ones_last() -> None:
+    long = Layer("C", 448, 512, 3, filters=512, batch=32)
+    assert long.problem.macs > layers.LONG
+    some = (*(Layer("C", size, 96, 7) for size in (56, 28, 14, 7)), long)
+    same, new, changed, lost, last = ((layer, "forward", "fp32") for layer in some)
+    found = {case: plans(*case, H100) for case in (same, new, changed, lost, last)}
+    every: list[Any] = [(case, each, {"today's"}) for case, each in found.items()]
+    kept = {}
+    for case in (same, changed, lost, last):
+        pick = next(p for p, chosen in found[case].items() if chosen)
+        row = told(pick) | {"source": "once" if case in (changed, last) else "today's"}
+        kept[(str(case[0]), *case[1:])] = row | ({"plan": "another"} if case == lost else {})
+    assert [case for case, _ in layers.due(every, kept)] == [lost, changed, new, last]
+    kept[(str(same[0]), *same[1:])]["source"] = ""  # cuDNN's fastest is asked for, and not there
+    assert [case for case, _ in layers.due(every, kept)][:2] == [lost, changed]
+    assert {case for case, _ in layers.due(every, kept)[2:4]} == {same, new}
+
+
+def test_cases_of_picks_that_are_gone_are_outstanding(monkeypatch) -> None:
+    (first, *_), directions = LISTS["grouped"]
+    rows = [{"device": "NVIDIA H", "layer": str(first), "direction": d, "precision": "fp32",
+             "method": "winolab", "chosen": True, "plan": "8x8"} for d in directions]  # fmt: skip
+    monkeypatch.setattr(layers, "stored", lambda path: rows)
+    every = len(GROUPED) * len(directions) * len(layers.PRECISIONS)
+    assert layers.outstanding(["grouped"]) == (every - 3, layers.EACH)
+    case = tuple(rows[0][name] for name in gone.CASE)
+    monkeypatch.setattr(gone, "today", lambda: {case: rows[0] | {"plan": "4x4"}})
+    assert layers.outstanding(["grouped"]) == (every - 2, layers.EACH)
 
 
 def test_rows_that_were_added_last_count_and_name_their_machine_once(tmp_path) -> None:
@@ -249,9 +269,9 @@ def test_cudnn_s_fastest_counts_where_it_has_a_row(monkeypatch: pytest.MonkeyPat
     assert (row["algorithm"], row["layout"], row["workspace"]) == ("WINOGRAD", "NCHW", 64)
     assert [torch for _, torch, _ in ratios(rows)] == [1.5]
     case = (str(layer), "forward", "fp16")
-    assert layers.there(plain) == layers.there(rows) == {case: plain[0]["source"]}
+    assert layers.there(plain) == layers.there(rows) == {case: plain[0]}
     assert layers.there(rows, True) == layers.there(rows)
-    assert layers.there(plain, True) == {}
+    assert layers.there(plain, True) == {case: plain[0] | {"source": ""}}
     monkeypatch.setattr(layers, "LONG", 1)
     assert len(list(measured(layer, "forward", "fp16", found, search=True))) == len(plain)
 

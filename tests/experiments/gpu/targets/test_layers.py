@@ -6,10 +6,13 @@ import math
 
 import pytest
 
+from experiments.calibrate import gone
 from experiments.gpu.targets import layers
 from experiments.gpu.targets.layers import cells, pairs, picks, told
 from experiments.harness.tables import Cell, rows_of
 from experiments.harness.verdicts import Verdict
+from experiments.measure.layers import GROUPED
+from winolab.bench.networks import distinct
 
 MACHINE = {"device": "NVIDIA H", "commit": "abc"}
 DEEP, DENSE = "32x56x56x96>96x7x7p3g96", "32x56x56x128>128x3x3s2p1"
@@ -57,6 +60,59 @@ def test_depthwise_layers_are_judged_by_taps() -> None:
     absent = of(found, "Depthwise: BF16 forward, 3×3")["geometric mean"]
     assert absent.verdict is Verdict.MISSED
     assert "not measured" in absent.note
+
+
+def test_an_aim_beyond_copy_speed_is_said() -> None:
+    """What PyTorch takes over what a copy takes, whatever ours does."""
+    rows = [*case(DEEP, 10.0, 50.0, copy=20.0),
+            *case("1x14x14x384:7x7", 3.0, 20.0, copy=5.0)]  # fmt: skip
+    seven = of(cells(rows), "Depthwise: FP32 forward, 7×7")[layers.BOUND]
+    assert seven.ours == pytest.approx(math.sqrt(2.5 * 4))
+    assert "the aim is beyond it" in seven.note  # of 4
+    rows += case("1x56x56x96:7x7", 1.0, 90.0, copy=10.0)
+    seven = of(cells(rows), "Depthwise: FP32 forward, 7×7")[layers.BOUND]
+    assert "beyond" not in seven.note
+    rows = case(DEEP, 10.0, 50.0, copy=20.0, direction="backward_filter")
+    gradient = of(cells(rows), "Depthwise: FP32 filter gradient")[layers.BOUND]
+    assert (gradient.ours, gradient.verdict) == (2.5, Verdict.SHOWN)
+
+
+def test_grouped_layers_have_aims_of_their_own() -> None:
+    rows = [*case("32x56x56x128>128x3x3p1g32", 1.0, 4.0),
+            *case("32x28x28x192:192x3x3 groups 4", 1.0, 0.9),
+            *case(DEEP, 1.0, 0.1), *case(DENSE, 1.0, 0.1)]  # fmt: skip
+    found = of(cells(rows), "Grouped: FP32 forward")
+    mean = found["geometric mean"]
+    assert (mean.ours, mean.verdict) == (pytest.approx(math.sqrt(3.6)), Verdict.MISSED)
+    assert (found["least"].ours, found["least"].verdict) == (0.9, Verdict.MISSED)
+    (share,) = (c.ours for name, c in found.items() if name.startswith("measured, of"))
+    every = {*GROUPED, *(v for v in distinct() if v.group == "grouped")}
+    assert share == 2 / len({v.problem for v in every})
+    half = of(cells(rows), "Grouped: FP16 filter gradient")["least"]
+    assert (half.aim, half.verdict) == (0.95, Verdict.MISSED)  # nothing was measured
+
+
+def test_picks_that_are_gone_are_left_out_of_their_part(monkeypatch) -> None:
+    rows = [*case(DENSE, 1.0, 4.0), *case("32x224x224x3>64x7x7s2p3", 1.0, 0.5, plan="8x8")]
+    pick = {name: rows[-4][name] for name in gone.CASE} | {"plan": "4x4"}
+    monkeypatch.setattr(gone, "today", lambda: {tuple(pick[name] for name in gone.CASE): pick})
+    strided = of(cells(rows), "Strided layers, stems too: FP32 forward")
+    least = strided["least"]  # which it is missed with what was picked
+    assert (least.ours, least.verdict) == (4.0, Verdict.MISSED)
+    assert least.note.startswith("0.50 with picks that are gone; 32x56x56x128>128x3x3s2p1; 0 of 1")
+    assert strided["geometric mean"].verdict is Verdict.MISSED  # 1.4 with it
+    assert "4.00 (≥ 1 missed; 0.50 with picks that are gone; 32x56x" in "".join(layers.told(rows))
+    rows[-4]["us"] = 0.1
+    least = of(cells(rows), "Strided layers, stems too: FP32 forward")["least"]
+    assert (least.ours, least.verdict) == (4.0, Verdict.REACHED)
+    (line,) = (line for line in layers.told(rows) if line.startswith("**Strided"))
+    assert line.endswith("NVIDIA H at abc; left out as their picks are gone: 1.")
+    other = case("32x56x56x128:128x3x3/2", 1.0, 3.0, plan="8x8", run="2026-11-30")
+    pick = {name: other[0][name] for name in gone.CASE} | {"plan": "4x4"}
+    (one,) = picks([*case(DENSE, 1.0, 4.0), *other])  # of two lists, the one that is of today's
+    assert one.name == DENSE
+    (line,) = (line for line in layers.told([*case(DENSE, 1.0, 4.0)]) if line.startswith("**Strid"))
+    assert "gone" not in line
 
 
 def test_split_products_are_judged_by_what_binds() -> None:
@@ -175,5 +231,5 @@ def test_every_aim_of_the_kept_rows_was_measured() -> None:
     """But for shares of layers that move much, which samples may lack."""
     found = cells(rows_of(layers.LAYERS))
     parts = {c.where.partition(": ")[0] for c in found}
-    assert len(parts) == 9
+    assert len(parts) == 10
     assert not [c.where for c in found if math.isnan(c.ours) and c.column != layers.MOVED]
