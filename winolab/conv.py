@@ -100,9 +100,9 @@ def conv_forward(
     ``bias``, one number an output channel, ``residual``, an array of y's shape that lies anywhere,
     and ``activation``, "relu", "silu" or "leaky_relu" ("leaky_relu:0.2" with a slope, else 0.01),
     are applied to y in this order, each rounded to y's dtype, which they have: the bits are those
-    of one step behind the other, as winolab.ref.epilogue defines them. Kernels on FFMA units and of
-    16 bits do it as they store y; for others one more pass does, whose time counts where a kernel
-    is picked: filters of one tap may have another than without.
+    of one step behind the other, as winolab.ref.epilogue defines them. Kernels do it as they store
+    y; behind split products that are looked at again, cuBLASLt's, nested tiles' and sums of taps
+    one more pass does, whose time counts where a kernel is picked: it may be another than without.
 
     Complex arrays, complex64 or complex128, run the reference: three real convolutions whose sums
     are of the size of both parts, so that a small part has the error of a large one. Gradients are

@@ -194,6 +194,36 @@ FUSED = {
 }
 
 
+@pytest.mark.parametrize("steps", ["bias", "residual relu", EVERY])
+@pytest.mark.parametrize(
+    ("x", "w", "padding"),
+    [((1, 7, 7, 1024), (64, 1, 1, 1024), 0), ((2, 5, 99), (21, 3, 99), 1)],
+)
+def test_what_adds_segments_up_applies_it(
+    library, x: Any, w: Any, padding: int, steps: str
+) -> None:
+    """By dense results and by rows that are apart, which the residual's then are, too."""
+    a, b = operands(x, w, "float32")
+    how: dict[str, Any] = {"padding": padding, "precision": "fp32_split", "algorithm": "direct"}
+    call = check(a, b, steps, **how)
+    assert call.copies == ()
+    assert call.plan.epilogue
+    assert call.plan.segments > 1
+    y = winolab.conv_forward(Array(a), Array(b), **how).values
+    bias, residual = added(y, w[0])
+    words = steps.split()
+    given = {"bias": bias, "residual": np.repeat(residual, 3, -2)[..., ::3, :]}
+    given = {name: array for name, array in given.items() if name in words}
+    relu = words[-1] if words[-1] not in given else None
+    due = behind(y, given.get("bias"), given.get("residual"), relu, "channels_last")
+    memory = np.full((*y.shape[:-2], 3 * y.shape[-2], y.shape[-1]), np.nan, y.dtype)
+    out = memory[..., ::3, :]
+    more: dict[str, Any] = {name: Array(array) for name, array in given.items()}
+    winolab.conv_forward(Array(a), Array(b), out=Array(out), activation=relu, **more, **how)
+    assert out.tobytes() == due.tobytes()
+    assert np.isnan(memory).sum() == 2 * y.size
+
+
 @pytest.mark.parametrize("name", FUSED)
 def test_kernels_apply_it_as_they_store(library, name: str) -> None:
     x, w, how = FUSED[name]

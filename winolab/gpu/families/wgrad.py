@@ -16,6 +16,7 @@ from winolab.arguments.variants import FUSED
 from winolab.arguments.words import plural
 from winolab.device import H100, Device
 from winolab.gpu.codegen.structs import layout
+from winolab.gpu.families.epilogue import finished
 from winolab.gpu.params import Launcher, Params, View, in_order
 from winolab.gpu.planner.correlation import check_unit, three
 from winolab.gpu.planner.device_model import MODEL, DeviceModel
@@ -370,16 +371,10 @@ def parameters(
 
 
 def reduce(
-    kernel: Launcher,
-    gradient: Gradient,
-    dw: View,
-    buckets: int,
-    count: int,
-    early: bool,
-    wanted: int = 0,
-    multiprocessors: int = 0,
-) -> None:
-    """Launch the sum of ``count`` buckets at address ``buckets`` into dw.
+    kernel: Launcher, gradient: Gradient, dw: View, buckets: int, count: int, early: bool,
+    wanted: int = 0, multiprocessors: int = 0,
+) -> None:  # fmt: skip
+    """Launch the sum of ``count`` buckets at address ``buckets`` into dw, or a y with its epilogue.
 
     ``early``: Kernel's; ``wanted``: fallback.cuh's flags; ``multiprocessors``: to be filled by
     threads that add up parts of an element's buckets; 0: one adds up all, in the stated order.
@@ -387,6 +382,7 @@ def reduce(
     sizes = gradient.groups * gradient.out_channels, *gradient.filter, gradient.channels
     dense = int(in_order(sizes, dw.strides, 1))
     params = REDUCE_PARAMS.pack(buckets, dw.address, *dw.strides, *sizes, count, dense, wanted)
+    params = finished(params, dw, 0, "float32")
     blocks = -(-gradient.weights // REDUCE_THREADS)
     kernel((blocks, parts_of(count, blocks, multiprocessors), 1), REDUCE_THREADS, params, early)
 

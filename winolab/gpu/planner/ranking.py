@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from operator import attrgetter
 
+from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.planner.correlation import CORRELATIONS, Correlation
-from winolab.gpu.planner.request import Plan, Request
+from winolab.gpu.planner.device_model import MODEL
+from winolab.gpu.planner.rates import copying
+from winolab.gpu.planner.request import ITEMSIZE, Plan, Request
 from winolab.ref.error.metrics import error_ratio
 
 # Times the least predicted time (which is off by 5 %) that fewer states are worth, and products of
@@ -39,7 +43,7 @@ def ordered(plans: list[Plan], request: Request, near: bool = False) -> tuple[li
         larger, _ = ordered([p for p in plans if p.workspace > limit], request, near)
         return [*found, *larger], why
     if request.tolerance and not request.tolerance.relative:
-        return sorted(plans, key=lambda p: p.predicted), ""
+        return sorted(plans, key=taken(request)), ""
     plans, why = _sorted(plans, request, near)
     if request.shows_transforms and plans and _transforms(fastest := plans[0]):
         plans = sorted(plans, key=_transforms)
@@ -53,23 +57,23 @@ def _sorted(plans: list[Plan], request: Request, near: bool) -> tuple[list[Plan]
     that are as CLOSE to it that of the fewest states, or, if its split products lose more than
     FP32's sums, what does not for AS_EXACT times the time; and which of these it is. Where nobody
     says how, a workspace larger than the data has to be WORTH it."""
-    plans = sorted(plans, key=lambda p: p.predicted)
+    seconds = taken(request)
+    plans = sorted(plans, key=seconds)
     if not plans or plans[0].direction not in CORRELATIONS:
         return plans, ""
     kept, lossy = [], []
     for p in plans:
-        late = kept and near and p.predicted > NEAR * kept[0].predicted
+        late = kept and near and seconds(p) > NEAR * seconds(kept[0])
         (kept if late or not loses(p) else lossy).append(p)
     if not kept:
         return plans, ""
     costly: list[Plan] = []  # in workspace, for too little
     if not request.named:
-        kept, costly = _worth(kept, request.data_size)
+        kept, costly = _worth(kept, request.data_size, seconds)
     fastest = kept[0]
     alike = [p for p in kept if p.precision == fastest.precision]
     close, dear = (
-        [p for p in alike if p.predicted <= times * fastest.predicted]
-        for times in (CLOSE, AS_EXACT)
+        [p for p in alike if seconds(p) <= times * seconds(fastest)] for times in (CLOSE, AS_EXACT)
     )
     first = min(close, key=_states)
     why = f"the fewest states within {CLOSE - 1:.0%} of the fastest" if first != fastest else ""
@@ -78,24 +82,36 @@ def _sorted(plans: list[Plan], request: Request, near: bool) -> tuple[list[Plan]
         if exact:
             why = f"it errs no more than sums in FP32; what is faster errs {lost:.2f} times as much"
             first = exact
-    if not why and costly and costly[0].predicted < first.predicted:
+    if not why and costly and seconds(costly[0]) < seconds(first):
         why = f"what is faster by less than {1 - WORTH:.0%} takes {costly[0].workspace >> 20} MiB"
-    if not why and lossy and lossy[0].predicted < first.predicted:
+    if not why and lossy and seconds(lossy[0]) < seconds(first):
         lost, most = loss(lossy[0]), f"more than {MOST_STATES} states may {LOSES_LESS}"
         why = f"what is faster errs {lost:.2f} times as much as sums in FP32, {most}"
     return [first, *(p for p in kept if p is not first), *costly, *lossy], why
 
 
-def _worth(plans: list[Plan], data: int) -> tuple[list[Plan], list[Plan]]:
+def taken(request: Request) -> Callable[[Plan], float]:
+    """What says how many seconds a call takes by a plan: of a ``finished`` one with the pass that
+    applies bias, residual and activation where the plan's kernels do not."""
+    if not request.finished:
+        return attrgetter("predicted")
+    size = ITEMSIZE[request.stored] * math.prod(request.problem.y_shape)
+    behind = MODEL.device.launch + copying(request.device, 2 * size)
+    return lambda p: p.predicted + behind * (p.with_epilogue(Epilogue()) is None)
+
+
+def _worth(
+    plans: list[Plan], data: int, seconds: Callable[[Plan], float]
+) -> tuple[list[Plan], list[Plan]]:
     """Plans, the fastest first: those whose workspace is no larger than the data or is WORTH it,
     and the others."""
     large = [p.beside > data for p in plans]
-    lean = (p.predicted for p, is_large in zip(plans, large, strict=True) if not is_large)
+    lean = (seconds(p) for p, is_large in zip(plans, large, strict=True) if not is_large)
     most = WORTH * min(lean, default=math.inf)
     worth: list[Plan] = []
     costly: list[Plan] = []
     for p, is_large in zip(plans, large, strict=True):
-        (costly if is_large and p.predicted > most else worth).append(p)
+        (costly if is_large and seconds(p) > most else worth).append(p)
     return worth, costly
 
 

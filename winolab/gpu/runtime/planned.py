@@ -244,7 +244,7 @@ def _request_of_arrays(asked: Resolved, out: ArrayLayout) -> Request:
         aligned = maps = maps and asked.b.layout.aligned(size)
     if not out.aligned(ITEMSIZE[asked.computed]):
         aligned, maps = False, maps and asked.gradient
-    finished = asked.finishing is not None
+    finished = asked.finishing is not None and out == asked.wanted  # else by the pass that copies y
     return request_of(
         asked, aligned=aligned, aligned_maps=maps, aligned_outputs=_outputs(asked, out),
         aligned_rows=_rows(asked, out), finished=finished,

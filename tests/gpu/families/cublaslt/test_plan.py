@@ -17,8 +17,7 @@ from tests.gpu.families.cublaslt.cases import (
     packed,
 )
 from winolab.algorithm import Problem, direct, parse_algorithm
-from winolab.arguments.epilogue import Epilogue
-from winolab.device import H100, datasheet
+from winolab.device import H100
 from winolab.gpu import machine
 from winolab.gpu.families.cublaslt import cost
 from winolab.gpu.families.cublaslt.config import USUAL, Config
@@ -181,18 +180,6 @@ def test_a_workspace_is_predicted_to_pay_where_one_block_sums_all() -> None:
     forward = offered(LAYER, "forward", "fp16")
     assert {p.predicted for p in forward} == {forward[0].predicted}
     assert plan(Request(LAYER, "forward", H100, NAMED, "fp16")).workspace == 0
-
-
-def test_a_pass_behind_counts_where_an_epilogue_follows() -> None:
-    layer = Problem.of((32, 7, 7, 2048), (512, 1, 1, 2048))
-    request = Request(layer, "forward", datasheet("h200"), None, "fp16")
-    alone, finished = plan(request), plan(replace(request, finished=True))
-    assert isinstance(alone, CublasltPlan)
-    assert finished.with_epilogue(Epilogue(bias=True))
-    named = replace(request, algorithm=NAMED)
-    behind = plan(replace(named, finished=True)).predicted - plan(named).predicted
-    assert behind == pytest.approx(cost.finishing(alone))
-    assert behind > MODEL.device.launch
 
 
 def test_sums_are_cut_where_blocks_are_few_and_parts_have_room() -> None:

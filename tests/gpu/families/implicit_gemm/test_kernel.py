@@ -15,7 +15,6 @@ from tests.gpu.families.depthwise.cases import check_adjoint, on_gpu, operands, 
 from tests.gpu.families.direct.cases import layer
 from tests.gpu.families.implicit_gemm.cases import DIRECTIONS, PRECISIONS, PROBLEMS, offered
 from winolab.algorithm import Problem
-from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.families.implicit_gemm import launch
 from winolab.gpu.families.implicit_gemm.config import CONFIGS, GRADIENTS, WGMMA_CONFIGS, Config
 from winolab.gpu.families.implicit_gemm.plan import ImplicitGemmPlan
@@ -264,16 +263,14 @@ def test_infinities_of_sums_that_are_cut() -> None:
 
 @pytest.mark.parametrize("direction", ["forward", "backward_data"])
 def test_segments_take_no_more_workspace_than_there_is_data(direction: str) -> None:
-    """Unless a limit says less; with an epilogue they are one, which stores what is finished."""
+    """Unless a limit says less."""
     problem = layer((1, 14, 14, 1024), 512, (1, 1))
     for p in offered(problem, direction, "fp32_split"):
         assert p.segments > 1
         assert p.workspace == 4 * p.segments * math.prod(p.result.filter) * p.result.channels
         assert p.workspace <= Gradient.of(problem).data
-        assert p.with_epilogue(Epilogue(bias=True)) is None
     for p in offered(problem, direction, "fp32_split", workspace_limit=0):
         assert p.segments == 1
-        assert p.with_epilogue(Epilogue(bias=True))
 
 
 def test_the_bound_says_something() -> None:

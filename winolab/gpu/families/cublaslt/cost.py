@@ -83,10 +83,3 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     if plan.parts_size:
         total += model.device.launch + copying(plan.device, plan.parts_size + written, model)
     return total
-
-
-def finishing(plan: Tiling, model: DeviceModel = MODEL) -> float:
-    """Seconds of a pass that reads and writes the result behind the product."""
-    rows, columns, _ = plan.sizes
-    size = 2 * rows * columns * ITEMSIZE[plan.out_dtype]
-    return model.device.launch + copying(plan.device, size, model)

@@ -134,5 +134,4 @@ def plans(request: Request) -> Iterator[CublasltPlan]:
             continue  # as without
         if not plan.predictable and (not named or (request.planes and not config)):
             continue
-        behind = cost.finishing(plan) if request.finished else 0.0
-        yield replace(plan, predicted=cost.seconds(plan) + behind)
+        yield replace(plan, predicted=cost.seconds(plan))

@@ -104,9 +104,9 @@ class ImplicitGemmPlan(Tiling, BasePlan):
     def _shared_memory(self) -> int:
         return self.config.shared_memory(ROLES[self.direction], ITEMSIZE[self.dtype])
 
-    def with_epilogue(self, epilogue: Epilogue) -> Self | None:
-        """The plan whose kernel applies it as it stores y; None where segments are added up."""
-        return None if self.segmented else replace(self, epilogue=epilogue)
+    def with_epilogue(self, epilogue: Epilogue) -> Self:
+        """The plan whose kernel applies it as it stores y, or as it adds segments up."""
+        return replace(self, epilogue=epilogue)
 
     def source(self) -> str:
         """The translation unit of its kernels."""
