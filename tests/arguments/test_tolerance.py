@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -27,7 +29,11 @@ def test_numbers_and_texts_are_read(given, kind, most, text) -> None:
     assert Tolerance.of(None) is None
 
 
-@pytest.mark.parametrize("given", [0, -1e-5, np.inf, np.nan, "proven", "proven:", "sure:1e-5", ""])
+@pytest.mark.parametrize(
+    "given",
+    [0, -1e-5, np.inf, np.nan, "proven", "proven:", "sure:1e-5", "", 10**5000, Fraction(10**400)],
+    ids=lambda given: str(given)[:9] if isinstance(given, str) else type(given).__name__,
+)
 def test_other_numbers_and_texts_are_refused_in_one_line(given) -> None:
     with pytest.raises(ValueError, match=r"; expected a number above 0, such as 1e-5, or 'proven:"):
         Tolerance.of(given)

@@ -1,5 +1,6 @@
 import itertools
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any, cast
 
 import ml_dtypes
@@ -285,6 +286,13 @@ def test_arrays_without_a_precision_are_refused(x, message):
     w = np.ones((3, 3, 2)) if x.dtype != np.longdouble else np.ones((3, 3, 2), np.longdouble)
     with pytest.raises(TypeError, match=message):
         conv_forward(x, w)
+
+
+def test_what_has_a_shape_and_no_numbers_is_refused():
+    """As jax.ShapeDtypeStruct: NumPy makes an object of it."""
+    x = SimpleNamespace(shape=(1, 8, 2), dtype=np.dtype("f"))
+    with pytest.raises(TypeError, match=r"^x is a SimpleNamespace, which has a shape and no n"):
+        conv_forward(x, np.ones((3, 3, 2), np.float32))
 
 
 def test_object_arrays_of_fractions_are_exact():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -111,3 +113,39 @@ def test_complex_layers_are_compared(kind: Any, dtype: torch.dtype) -> None:
     if dtype == torch.complex64:
         error = float((layer(x).detach() - exact).norm() / exact.norm())
         assert found.error == pytest.approx(error, rel=1e-5)
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["around", "in the model"])
+def test_under_autocast_what_is_said_is_of_what_it_casts_to(inside: bool) -> None:
+    """``compare`` measured 20,000 times the error that was told of float32."""
+
+    def casting(here: bool) -> Any:
+        return torch.autocast("cpu", torch.bfloat16) if here else nullcontext()
+
+    class Casting(nn.Sequential):
+        def forward(self, x: Any) -> Any:
+            with casting(inside):
+                return super().forward(x)
+
+    def told(x: Any = X, **how: Any) -> Any:
+        with casting(not inside):
+            return winolab.torch.convert(model, x, **how).layers[0]
+
+    model = Casting(nn.Conv2d(3, 8, 3, padding=1)).eval()
+    tight = told(tolerance=1e-5)
+    assert not tight.converted
+    assert "the least that can be had in bf16" in tight.why
+    if not inside:  # else nothing tells without inputs
+        assert told(None, tolerance=1e-5) == replace(tight, input_shape=None)
+    (on_a_gpu,) = told(device="h100").predicted
+    assert on_a_gpu.algorithm.endswith("bf16")
+    for how in ({}, {"tolerance": 1e-2}):
+        (first,) = told(**how).predicted
+        with casting(not inside):
+            (found,) = winolab.torch.compare(model, X, rounds=1).layers
+        assert first.relative_rms / 3 < found.error < 3 * first.relative_rms
+        assert found.error > 3e-4
+    wide = model.double()
+    with torch.autocast("cpu", torch.bfloat16):  # which leaves float64 alone
+        (first,) = winolab.torch.convert(wide, X.double()).layers[0].predicted
+    assert first.relative_rms < 1e-14

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 from torch._dynamo import compiled_autograd
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.utils._pytree import tree_leaves
@@ -206,3 +207,20 @@ def test_distributed_data_parallel_averages_gradients(tmp_path) -> None:
         assert all(torch.equal(p, q) for p, q in zip(got, expected, strict=True))
     finally:
         distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("how", [{}, {"tolerance": 1e-5}], ids=str)
+def test_a_loss_scaler_finds_infinite_gradients(how: dict[str, Any]) -> None:
+    """A layer with a tolerance raised at the first, which PyTorch's skips and scales less."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 2, 3))
+    x = torch.rand(2, 3, 9, 9)
+    winolab.torch.convert(model, x, **how)
+    before = [p.detach().clone() for p in model.parameters()]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)  # pyright: ignore
+    scaler.scale(model(x).square().sum()).backward()
+    assert not all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == 2.0**126
+    assert all(map(torch.equal, before, model.parameters()))

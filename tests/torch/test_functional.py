@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import winolab
 import winolab.torch
@@ -52,7 +53,7 @@ def test_pytorch_s_wrong_inputs_are_refused_in_a_line(name: str) -> None:
 
 
 OURS = ["algorithm", "precision", "tolerance", "batch_invariant"]
-X, W = torch.ones(2, 4, 6, 6), torch.ones(6, 4, 3, 3)
+X, W, B = torch.ones(2, 4, 6, 6), torch.ones(6, 4, 3, 3), torch.ones(6)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +79,18 @@ X, W = torch.ones(2, 4, 6, 6), torch.ones(6, 4, 3, 3)
         ((X, W), {"precision": "fp31"}, ValueError, "unknown precision 'fp31'"),
         ((X, W), {"tolerance": 1e-9}, ValueError, "the least that can be had in fp32 is"),
         ((X, W), {"tolerance": -1}, ValueError, "tolerance -1; expected a number above 0"),
+        ((X, W), {"tolerance": 10**400}, ValueError, "tolerance is larger than any float; expec"),
         ((X, W.to("meta")), {}, ValueError, "x is on cpu and w on meta; move one of them"),
+        ((X, W, B.to("meta")), {}, ValueError, "bias is on meta and the result on cpu; move one"),
+        ((X, W, B.to_sparse()), {}, TypeError, "bias is torch.sparse_coo; expected a strided ten"),
+        ((X, W), {"stride": True}, TypeError, "stride is True; expected an integer, or one a dim"),
+        ((X, W), {"padding": (False, 1)}, TypeError, "padding is (False, 1); expected an integer"),
+        ((X, W), {"dilation": [True, True]}, TypeError, "dilation is [True, True]; expected an in"),
+        ((X, W), {"groups": True}, TypeError, "groups is True; expected an integer"),
     ],
 )
 def test_wrong_calls_are_refused_in_a_line(arguments, how, error, said) -> None:
+    winolab.torch.conv2d(X, W, stride=1, padding=(0, 1), dilation=[1, 1])  # True equals 1
     with pytest.raises(error, match=re.escape(said)) as refused:
         winolab.torch.conv2d(*arguments, **how)
     assert "\n" not in str(refused.value)
@@ -136,6 +145,31 @@ def test_a_precision_is_a_name_an_arithmetic_or_a_dtype() -> None:
     wide = winolab.arithmetic("mp:60")
     exact = theirs("conv2d", x.double(), w.double()).float()
     assert torch.equal(conv(precision=wide), exact)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp32_split", "bf16", "int8", "fp8_e4m3"])
+def test_a_precision_alone_has_direct_sums(precision: str) -> None:
+    """It ran pieces by Winograd, which four times direct's error admit, and refused INT8, whose
+    errors nothing tells before."""
+    x, w = torch.randn(1, 4, 9, 9), torch.randn(4, 4, 3, 3)
+    got = winolab.torch.conv2d(x, w, precision=precision)
+    how: dict[str, Any] = {"layout": "channels_first", "algorithm": "direct"}
+    due = winolab.conv_forward(x.numpy(), w.numpy(), precision=precision, **how)
+    assert (got.numpy() == due).all()
+
+
+def test_a_tolerance_asks_nothing_of_the_data() -> None:
+    """NaN and infinity go through the algorithm that ``convert`` foresaw."""
+    model: Any = nn.Sequential(nn.Conv2d(4, 4, 3))
+    x = torch.rand(1, 4, 9, 9)
+    (layer,) = winolab.torch.convert(model.eval(), x, tolerance=1e-6).layers
+    how: dict[str, Any] = {"layout": "channels_first", "algorithm": layer.predicted[0].algorithm}
+    assert how["algorithm"] != "direct"
+    w, b = model[0].weight.detach(), model[0].bias.detach()
+    for value in (1.0, 1e30, np.inf, np.nan):
+        x[0, 1, 2, 3] = value
+        due = winolab.conv_forward(x.numpy(), w.numpy(), **how) + b.numpy()[:, None, None]
+        assert np.array_equal(model(x).detach().numpy(), due, equal_nan=True)
 
 
 def test_a_tolerance_picks_what_the_reference_picks() -> None:

@@ -16,6 +16,7 @@ from winolab import calls
 from winolab.gpu.runtime.arrays import TORCH
 from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.arithmetic.split import Scale
+from winolab.torch import graph
 from winolab.torch.asked import DIRECTIONS
 
 SHAPES = {"x": (2, 6, 9, 4), "w": (3, 3, 3, 4), "y": (2, 6, 8, 3)}
@@ -74,7 +75,8 @@ def test_compiled_code_has_the_operators(
 ) -> None:
     """Without gradients an error of tracing had been raised, and the graph was not broken. Nor is
     a call looked for that was kept for tensors on a GPU, whose addresses nothing traces."""
-    if kept:
+    if kept:  # a call on a GPU, which asks graph whether it is tracked
+        assert TORCH.compiling is graph.is_dynamo_compiling
         monkeypatch.setitem(calls.described_by, torch.Tensor, TORCH.layout_key)
     torch.compiler.reset()
     x, w = tensors(SHAPES["x"], SHAPES["w"], dtype=torch.float32)
@@ -268,12 +270,22 @@ def test_views_that_negate_or_conjugate_count_as_what_they_show() -> None:
     assert (got.numpy() == plain).all()
 
 
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor|The PyTorch API of nested tensors")
 @pytest.mark.parametrize(
     ("made", "said"),
     [
         (lambda v: v.to("meta"), "a meta tensor has no numbers that this could read: winolab.tor"),
         (torch._subclasses.FakeTensorMode().from_tensor, "a FakeTensor has no numbers that this"),
-        (lambda v: v.to_sparse(), "a tensor is torch.sparse_coo; expected strided: call to_dense"),
+        (lambda v: v.to_sparse(), "a tensor is torch.sparse_coo; expected a strided tensor: cal"),
+        (
+            lambda v: torch.nested.nested_tensor([v]),
+            "a tensor is nested; expected a strided tensor",
+        ),
+        (
+            lambda v: torch.quantize_per_tensor(v.float(), 1, 0, torch.qint8),
+            "a tensor is quantized",
+        ),
+        (lambda v: v.to(torch.float8_e4m3fn), "x is a torch Tensor of torch.float8_e4m3fn, which "),
     ],
 )
 def test_tensors_without_numbers_are_refused_in_a_line(made, said: str) -> None:

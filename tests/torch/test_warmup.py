@@ -125,6 +125,14 @@ def test_a_step_s_kernels_are_compiled_under_autocast_which_keeps_no_fakes(
         assert type(model(X)) is torch.Tensor
 
 
+@pytest.mark.parametrize(
+    ("workers", "error"), [(0, ValueError), (-1, ValueError), (True, ValueError), (1.5, TypeError)]
+)
+def test_threads_that_are_none_are_refused_in_a_line(workers: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match=rf"^workers is {workers}; expected"):
+        winolab.torch.warmup(network(), X, device="h100", workers=workers)
+
+
 @pytest.fixture
 def on_a_gpu(monkeypatch: Any) -> Iterator[list[torch.Size]]:
     """Tensors of the CPU are said to be on a GPU; whose shapes PyTorch convolved meanwhile."""

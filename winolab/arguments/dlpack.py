@@ -44,10 +44,13 @@ def numpy_view(name: str, value: Any) -> np.ndarray:
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
         kind, said = type(value), str(error).partition("\n")[0]
         package = kind.__module__.partition(".")[0]
+        what = f"{with_article(package)} {kind.__name__}"
+        if of_torch:
+            what += f" of {value.dtype}"
+        instead = ", within JAX's transforms to winolab.jax" if package.startswith("jax") else ""
         raise TypeError(
-            f"{name} is {with_article(package)} {kind.__name__}, which has no "
-            f"numbers that NumPy could read ({said}): pass an array that has, within JAX's "
-            "transforms to winolab.jax"
+            f"{name} is {what}, which has no numbers that NumPy could read ({said}): pass an array "
+            f"that has{instead}"
         ) from None
     if of_torch and not array.flags.writeable:
         array = np.asarray(_Writable(array))

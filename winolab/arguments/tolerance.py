@@ -52,9 +52,13 @@ class Tolerance:
                 kind = ""
         elif isinstance(value, bool) or not isinstance(value, Real):
             raise TypeError(f"tolerance is {value!r}; {EXPECTED}")
-        if kind not in KINDS or not 0 < float(most) < math.inf:
+        try:
+            most = float(most) if kind in KINDS else 0.0
+        except OverflowError:
+            raise ValueError(f"tolerance is larger than any float; {EXPECTED}") from None
+        if not 0 < most < math.inf:
             raise ValueError(f"tolerance {value!r}; {EXPECTED}")
-        return cls(kind, float(most))
+        return cls(kind, most)
 
     def __str__(self) -> str:
         return f"{self.most:g}" if self.kind == "predicted" else f"{self.kind}:{self.most:g}"

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import Any
 
+from winolab.arguments.values import whole
 from winolab.arguments.words import plural
 from winolab.device import Device
 from winolab.gpu.planner.request import DTYPES, Plan
@@ -119,7 +120,10 @@ def compile_all(
 ) -> Warmed:
     """Compile what the cache lacks of the units, each once, on so many threads; by default one a
     core. What is behind a unit in ``units`` may be planned while that is compiled: seconds count
-    both. ``done`` is called behind every unit. Raises as winolab.gpu.runtime.cache.cubin."""
+    both. ``done`` is called behind every unit. Raises as winolab.gpu.runtime.cache.cubin, TypeError
+    and ValueError for threads that are no integer of at least 1."""
+    if workers is not None and (isinstance(workers, bool) or whole(workers, "workers") < 1):
+        raise ValueError(f"workers is {workers}; expected at least 1, or None for one a core")
     started = time.perf_counter()
     begun: dict[tuple[Source, str], tuple[Unit, Future[float | None]]] = {}
     with ThreadPoolExecutor(workers or os.cpu_count()) as pool:

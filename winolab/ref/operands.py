@@ -45,6 +45,9 @@ def operand(name: str, value: Any, precision: str | Arithmetic | None) -> np.nda
     """
     _check_unmasked(name, value)
     array = np.asarray(value)
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape != array.shape:  # as of jax.ShapeDtypeStruct
+        raise TypeError(f"{name} is {type_of(value)}, which has a shape and no numbers")
     if native(array.dtype) in COMPONENTS:
         return array
     if precision is None and (array.dtype == object or native(array.dtype) in INTEGERS):

@@ -302,6 +302,8 @@ def check_dense(name: str, v: torch.Tensor) -> None:
 
 def group_count(groups: Any) -> Any:
     """The groups, symbolic or not. Raises TypeError for what is no integer."""
+    if isinstance(groups, bool):
+        raise TypeError(f"groups is {groups}; expected an integer")
     return groups if isinstance(groups, torch.SymInt) else whole(groups, "groups")
 
 
@@ -341,6 +343,9 @@ def kept_geometry(*arguments: Any) -> tuple[Sequence[Any], Sequence[Any], Sequen
 def sizes(value: Any, ndim: int, name: str, least: int) -> list[Any]:
     """One size a dimension. Raises TypeError for no integers, ValueError for counts and signs."""
     whole = int, torch.SymInt  # a tuple: PyTorch 2.8's compiler knows no unions
+    given = value if isinstance(value, (list, tuple)) else (value,)
+    if any(isinstance(v, bool) for v in given):  # as torch.nn.functional refuses them
+        raise TypeError(f"{name} is {value!r}; expected an integer, or one a dimension")
     if isinstance(value, whole):
         found = [value] * ndim
     elif isinstance(value, Sequence) and not isinstance(value, str):

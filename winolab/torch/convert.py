@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from inspect import isroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -79,7 +79,8 @@ def convert(
     dtypes and devices count, nothing is computed. They tell each layer's shapes, and the result
     then has the algorithm, the predicted error and, on a GPU, the predicted time of every
     direction: forward, and the gradients if the model is in training. ``device`` is the GPU that is
-    meant, a name of ``winolab devices`` or a Device; None is where the model is.
+    meant, a name of ``winolab devices`` or a Device; None is where the model is. Under
+    ``torch.autocast``, around the call or in the model, all that is of what autocast casts to.
 
     Raises TypeError for what is no module or no device, ValueError for what names no algorithm and
     so on, and, with inputs, for lazy layers, for a model that reads numbers, and for one that keeps
@@ -95,14 +96,16 @@ def convert(
     check_module(model)
     check_options(algorithm, precision, tolerance, batch_invariant)
     gpu = stated_gpu(device)
-    shapes = {} if inputs is None else input_shapes(model, inputs)
+    kind = "cuda" if gpu else None
+    given = {} if inputs is None else inputs_met(model, inputs, kind)
     how = algorithm, precision, tolerance, batch_invariant
     layers: list[Layer] = []
     before = [(each, type(each), dict(vars(each))) for _, each in convolutions(model)]
     try:
         for name, module in convolutions(model):
             where = gpu or gpu_of(module)
-            layers.append(_converted(name, module, shapes.get(module), how, where))
+            met = given.get(module) or Input(None, _cast(module, kind))
+            layers.append(_converted(name, module, met, how, where))
     except BaseException:
         for each, theirs, state in before:
             _put_back(each, theirs, state)
@@ -128,12 +131,12 @@ def check_module(model: Any) -> None:
 def _converted(
     name: str,
     module: nn.Module,
-    shape: tuple[int, ...] | None,
+    met: Input,
     how: tuple[Any, ...],
     gpu: Device | None,
 ) -> Layer:
     """The layer, its class changed unless it has to stay, as it was."""
-    theirs, state, text = type(module), dict(vars(module)), str(module)
+    theirs, state, text, shape = type(module), dict(vars(module)), str(module), met.shape
     layer: Any = module
     ours = theirs if issubclass(theirs, Convolution) else _ours(module)
     if ours is None:
@@ -145,7 +148,7 @@ def _converted(
     try:
         layer.__class__ = ours
         layer.computes(*how)
-        found = predicted(layer, shape or smallest(layer), gpu)
+        found = predicted(layer, shape or smallest(layer), gpu, met.cast)
     except (ValueError, TypeError, RuntimeError) as error:  # PyTorch's are the last
         _put_back(module, theirs, state)
         return Layer(name, text, False, " ".join(str(error).split()), shape)
@@ -179,18 +182,34 @@ def convolutions(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             yield name, module
 
 
-def input_shapes(model: nn.Module, inputs: Any) -> dict[nn.Module, tuple[int, ...]]:
-    """The shape of the first input that each convolution meets, by a call that computes nothing.
+class Input(NamedTuple):
+    """What a convolution is called with first: its shape, where that is known, and what autocast
+    makes of it, where that is on."""
+
+    shape: tuple[int, ...] | None
+    cast: torch.dtype | None
+
+
+def _cast(module: nn.Module, kind: str | None) -> torch.dtype | None:
+    """What autocast makes of a layer's operands on a kind of device, by default on its own."""
+    place = next((p.device.type for p in module.parameters()), "cpu")
+    on = (each for each in (kind or place, place) if torch.is_autocast_enabled(each))
+    return next(map(torch.get_autocast_dtype, on), None)
+
+
+def inputs_met(model: nn.Module, inputs: Any, kind: str | None) -> dict[nn.Module, Input]:
+    """The first input that each convolution meets, by a call that computes nothing; ``kind`` of
+    device is meant, by default the layer's own.
 
     What the call leaves, tensors without numbers, is taken back.
     """
-    found: dict[nn.Module, tuple[int, ...]] = {}
+    found: dict[nn.Module, Input] = {}
 
     def note(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         x = arguments[0] if arguments else named.get("input")
         if not isinstance(x, Tensor):
             raise TypeError(f"input is {type_of(x)}; expected a torch tensor")
-        found.setdefault(module, tuple(x.shape))
+        found.setdefault(module, Input(tuple(x.shape), _cast(module, kind)))
 
     with without_numbers(model, "convert it without inputs") as fake, torch.no_grad():
         hooks = [

@@ -8,15 +8,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from winolab.arguments.arrays import dtype_of
 from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.arrays import Described
 from winolab.options import ConvOptions
 from winolab.problem import Problem, in_layout, shapes
 from winolab.ref import foreign
+from winolab.ref.operands import arithmetic_of
+from winolab.ref.tolerance.cheapest import foreseen
 from winolab.torch.asked import USUAL_TOLERANCE, Asked
 
 LARGE = 4096
@@ -30,8 +34,25 @@ def convolve(asked: Asked, a: Tensor, b: Tensor) -> Tensor:
         wide = (v.float() if v.itemsize < 4 else v for v in (a, b))  # PyTorch's sums may be narrow
         result = _direct(asked.direction, problem, *wide).to(a.dtype)
     else:
-        result = foreign.convolve(asked.direction, problem, a, b, asked.options, None)
+        options = _chosen(asked.direction, problem, asked.options, a)
+        result = foreign.convolve(asked.direction, problem, a, b, options, None)
     return laid_like(a, result)
+
+
+def _chosen(direction: str, problem: Problem, options: ConvOptions, a: Tensor) -> ConvOptions:
+    """The options with an algorithm in the tolerance's place: direct sums for the usual one, and
+    for others what data uniform on [-1, 1] admit, as ``convert`` says and a GPU has it: infinite
+    gradients, which loss scalers wait for, are convolved. Raises ValueError where nothing keeps to
+    the tolerance."""
+    if not options.tolerance:
+        return options
+    if options.tolerance == USUAL_TOLERANCE or problem.empty:
+        return replace(options, tolerance=None)
+    operands = dtype_of(a.dtype)
+    result = dtype_of(options.out_dtype or a.dtype)
+    run = arithmetic_of(options.precision, np.empty(0, operands))
+    found = foreseen(options.tolerance, problem, run, direction, operands, result)
+    return replace(options, algorithm=found, tolerance=None)
 
 
 def meanwhile(

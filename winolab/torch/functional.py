@@ -39,7 +39,8 @@ ABOUT = """
     much as direct products in the same precision ("direct:4"). ``precision`` is a name or a dtype;
     None follows the tensors' dtype: float32, float64 on the CPU alone, float16 and bfloat16 with
     FP32 sums; complex64 and complex128 are four real convolutions.
-    ``tolerance`` is winolab.conv_forward's: 1e-5 admits algorithms by their predicted error. On the
+    ``tolerance`` is winolab.conv_forward's: 1e-5 admits algorithms by their predicted error, here
+    of data uniform on [-1, 1], whatever the tensors hold. On the
     CPU, what is named beside the default runs the reference, slowly. ``batch_invariant`` gives an
     image the same bits, and its gradient, whatever the batch: by a kernel that looks at no other
     image, the one that is predicted the fastest over batches of 1, 8 and 32, or by a launch an
@@ -323,7 +324,10 @@ def _finished(y: Tensor, bias: Tensor | None, batched: bool) -> Tensor:
 
 
 def with_bias(y: Tensor, bias: Tensor, add: Callable[..., Tensor] = torch.add) -> Tensor:
-    """A result with its bias added. Raises TypeError for another dtype than autocast would cast."""
+    """A result with its bias added. Raises TypeError for another dtype than autocast would cast,
+    ValueError for another device."""
+    if bias.device != y.device:
+        raise ValueError(f"bias is on {bias.device} and the result on {y.device}; move one of them")
     if bias.dtype != y.dtype:
         kind = y.device.type
         cast = kind in AUTOCAST and torch.is_autocast_enabled(kind) and operators.casts(bias, kind)
@@ -336,9 +340,11 @@ def with_bias(y: Tensor, bias: Tensor, add: Callable[..., Tensor] = torch.add) -
 
 
 def check_bias(bias: Any, channels: int) -> None:
-    """Raise TypeError for what is no tensor, ValueError for a shape that does not fit."""
+    """Raise TypeError for what is no tensor that lies in memory, ValueError for a shape that does
+    not fit."""
     if not isinstance(bias, Tensor):
         raise TypeError(f"bias is {type_of(bias)}; expected a torch tensor")
+    check_dense("bias", bias)
     if bias.dim() != 1 or bias.shape[0] != channels:
         raise ValueError(
             f"bias has shape {tuple(bias.shape)}; expected ({channels},), one an output channel"

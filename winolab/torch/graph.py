@@ -23,7 +23,7 @@ from winolab.gpu.runtime.arrays import TORCH
 from winolab.options import Convolution, ConvOptions, check_one
 from winolab.problem import NAMES, in_layout, shapes
 from winolab.ref import epilogue as reference
-from winolab.torch.asked import Options, check_tensors, text_of
+from winolab.torch.asked import Options, check_dense, check_tensors, text_of
 from winolab.torch.operators import CALLS, LIBRARY
 
 TORCH.compiling = is_dynamo_compiling
@@ -48,8 +48,7 @@ def _check_numbers(tensor: torch.Tensor) -> None:
     kind: Any = type(tensor)
     plain = kind.__torch_dispatch__ is torch._C._disabled_torch_dispatch_impl
     if plain and not tensor.is_meta and not is_functorch_wrapped_tensor(tensor):
-        if tensor.layout != torch.strided:
-            raise TypeError(f"a tensor is {tensor.layout}; expected strided: call to_dense()")
+        check_dense("a tensor", tensor)
         return
     what = "meta tensor" if plain and tensor.is_meta else kind.__name__
     raise TypeError(

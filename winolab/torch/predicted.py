@@ -12,15 +12,16 @@ import torch
 from torch import nn
 
 from winolab.algorithm import direct
+from winolab.arguments.arrays import dtype_of
 from winolab.arguments.shapes import nonempty
 from winolab.device import Device
 from winolab.options import ConvOptions
 from winolab.problem import Problem
-from winolab.ref.arithmetic.formats import FORMATS
+from winolab.ref.arithmetic.formats import FORMAT_OF
 from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.error.expected import expected
 from winolab.ref.error.moments import CONSTANT
-from winolab.ref.tolerance.cheapest import U11, cheapest
+from winolab.ref.tolerance.cheapest import U11, foreseen
 from winolab.torch.asked import USUAL_TOLERANCE, sizes, tile_for
 from winolab.torch.modules import Convolution, check_options
 from winolab.torch.operators import asked_by
@@ -116,9 +117,10 @@ def smallest(layer: nn.Module) -> tuple[int, ...]:
 
 
 def predicted(
-    layer: Convolution, shape: tuple[int, ...], gpu: Device | None
+    layer: Convolution, shape: tuple[int, ...], gpu: Device | None, cast: torch.dtype | None = None
 ) -> tuple[Predicted, ...]:
-    """Forward and, in training, both gradients. ``gpu`` None is the CPU.
+    """Forward and, in training, both gradients. ``gpu`` None is the CPU; ``cast`` is what autocast
+    makes of the operands, None where it is off.
 
     Raises ValueError or TypeError for what does not serve the layer.
     """
@@ -126,10 +128,11 @@ def predicted(
         weight: Any = layer.weight
     if weight.dtype not in DTYPES:
         raise TypeError(f"weight has dtype {weight.dtype}; expected float64, float32 or 16 bits")
+    dtype = weight.dtype if cast is None or weight.dtype == torch.float64 else cast
     problem, direction = met(layer, shape)
     asked = check_options(layer.algorithm, layer.precision, layer.tolerance)
     if asked.precision is None:
-        asked = replace(asked, precision=DTYPES[weight.dtype])
+        asked = replace(asked, precision=DTYPES[dtype])
     roles = ROLES if layer.training else ("forward",)
     transposed, found = direction == "backward_data", []
     for role in roles:
@@ -138,20 +141,23 @@ def predicted(
         how = replace(asked, algorithm=algorithm, tolerance=tolerance)
         does = ROLES[role][transposed]
         how = replace(how, batch_invariant=layer.batch_invariant and does != "backward_filter")
-        told = _on_gpu(problem, does, how, gpu) if gpu else _on_cpu(problem, does, how)
+        told = _on_gpu(problem, does, how, gpu) if gpu else _on_cpu(problem, does, how, dtype)
         found.append(Predicted(role, *told))
     return tuple(found)
 
 
-def _on_cpu(problem: Problem, direction: str, how: ConvOptions) -> tuple[str, float, None]:
+def _on_cpu(
+    problem: Problem, direction: str, how: ConvOptions, dtype: torch.dtype
+) -> tuple[str, float, None]:
+    """By the reference, of operands and for a result of that dtype."""
     run = arithmetic(how.precision)
     algorithm = how.named or direct()
-    name = str(getattr(how.precision, "name", how.precision))
-    result = FORMATS.get(name.removesuffix("_ffma"))
+    stored = dtype_of(dtype)
+    result = FORMAT_OF[stored]
     if how.tolerance and how.tolerance != USUAL_TOLERANCE:
-        algorithm = cheapest(how.tolerance, problem, run, direction, (U11, U11), result)
+        algorithm = foreseen(how.tolerance, problem, run, direction, stored, stored)
     error = expected(U11, U11, problem, algorithm, run, direction=direction).relative_rms
-    unit = result.unit_roundoff if result and result.precision < 24 else 0.0
+    unit = result.unit_roundoff if result.precision < 24 else 0.0
     return str(algorithm), math.hypot(error, math.sqrt(CONSTANT) * unit), None
 
 
