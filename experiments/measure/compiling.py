@@ -3,17 +3,18 @@
 ``python -m experiments.measure.compiling [--compile] [--networks A,B]`` plans every layer of the
 networks in networks.json, in three directions, for an H100 that need not be there, and counts the
 distinct translation units that calls of channels-last arrays load. With ``--compile`` NVRTC
-compiles them on all cores, into a cache of its own, and a row has the seconds of each by quantile,
-how many took over two, and the seconds that all took together. Rows replace those of the same
-network and precision in experiments/results/compiling.jsonl.
+compiles each once, one behind another and into no cache, and a row has the seconds of each: the
+median and the most, of all and by family, how many took over two, which took longest. Seconds are
+what the compiling thread works on a processor, whatever else runs there. Rows replace those of the
+same network and precision in experiments/results/compiling.jsonl.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import tempfile
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,12 +26,16 @@ from winolab.cli.environment import provenance
 from winolab.device import datasheet
 from winolab.gpu import warm
 from winolab.gpu.planner.request import DIRECTIONS
+from winolab.gpu.runtime import nvrtc
 from winolab.gpu.runtime.cache.source import Source
 from winolab.options import ConvOptions
 
 RESULTS = ROOT / "experiments" / "results" / "compiling.jsonl"
 PRECISIONS = ("fp32", "fp16", "bf16")
-Units = dict[tuple[Source, str], warm.Unit]
+Key = tuple[Source, str]
+Units = dict[Key, warm.Unit]
+# What a unit computes beside products, behind its title's last comma.
+PARTS = ("fallback", "filter")
 
 
 def units(network: str, precision: str, device: str) -> tuple[int, Units]:
@@ -46,28 +51,48 @@ def units(network: str, precision: str, device: str) -> tuple[int, Units]:
     return calls, found
 
 
-def compiled(found: Units) -> dict[str, Any]:
-    """What compiling them takes, in an empty cache."""
-    with tempfile.TemporaryDirectory() as folder:
-        before = os.environ.get("WINOLAB_CACHE")
-        os.environ["WINOLAB_CACHE"] = folder
-        try:
-            done = warm.compile_all(found.values())
-        finally:
-            del os.environ["WINOLAB_CACHE"]
-            if before is not None:
-                os.environ["WINOLAB_CACHE"] = before
-    seconds = sorted(each for _, each in done.compiled)
+def compiled(found: Units, seconds: dict[Key, float]) -> dict[str, Any]:
+    """What compiling them takes; ``seconds`` of each are looked up, or compiled and added."""
+    for key in found.keys() - seconds.keys():
+        seconds[key] = worked(found[key])
+    mine = {key: seconds[key] for key in found}
+    families: dict[str, list[float]] = {}
+    for key, each in mine.items():
+        families.setdefault(family(found[key].title), []).append(each)
     return {
-        "seconds": round(done.seconds, 2),
-        "cores": os.cpu_count(),
-        "each_seconds": {
-            "median": round(statistics.median(seconds), 3),
-            "longest": round(seconds[-1], 3),
-        },
-        "over_2_seconds": sum(each > warm.SLOW for each in seconds),
-        "slowest": done.compiled[0][0].title,
+        "cpu_seconds": round(sum(mine.values()), 2),
+        "each_seconds": spread(mine.values()),
+        "by_family": {name: spread(each) for name, each in sorted(families.items())},
+        "over_2_seconds": sum(each > warm.SLOW for each in mine.values()),
+        "slowest": found[max(mine, key=mine.__getitem__)].title,
+        "nvrtc": ".".join(map(str, nvrtc.version())),
     }
+
+
+def worked(unit: warm.Unit) -> float:
+    """Seconds of a processor that NVRTC takes for a unit, in this thread."""
+    text = unit.source.printed()
+    started = time.thread_time()
+    nvrtc.compile_cubin(text, unit.arch)
+    return time.thread_time() - started
+
+
+def spread(seconds: Iterable[float]) -> dict[str, float]:
+    """How many units there are, their median, and the most that one took."""
+    each = sorted(seconds)
+    found = {"median": statistics.median(each), "longest": each[-1]}
+    return {"units": len(each), **{name: round(value, 3) for name, value in found.items()}}
+
+
+def family(title: str) -> str:
+    """What kind of unit a title is of, without its tile and configuration."""
+    if title.startswith("a copy"):
+        return "a copy"
+    words = title.partition(" fp")[0].partition(" bf")[0]
+    kind = words.partition("(")[0].rstrip("0123456789")
+    columns = " by columns" * (" columns," in title)
+    part = title.rpartition(", ")[2]
+    return kind + columns + f", {part}" * (part in PARTS)
 
 
 def main(
@@ -77,6 +102,7 @@ def main(
     output: Annotated[Path, typer.Option(help="File of rows.")] = RESULTS,
 ) -> None:
     """Count, and compile."""
+    seconds: dict[Key, float] = {}
     names = only.split(",") if only else [*networks(), "all"]
     kept = [json.loads(line) for line in output.read_text().splitlines()] if output.exists() else []
     for precision in PRECISIONS:
@@ -94,7 +120,7 @@ def main(
                 "for": device,
                 "calls": count,
                 "kernels": len(found),
-                **(compiled(found) if compile else {}),
+                **(compiled(found, seconds) if compile else {}),
             }
             print(json.dumps(row), flush=True)
             row |= provenance()
