@@ -12,7 +12,8 @@ from experiments.gpu.rows import stored as stored_gpu
 from experiments.gpu.targets import checked, layers
 from experiments.gpu.targets.table import TARGETS
 from experiments.harness.tables import rows_of
-from experiments.networks import told, waiting
+from experiments.networks import aims, told, waiting
+from experiments.training import told as training
 
 RERUN = "Run again by `python -m experiments.measure.throughput` on a GPU."
 
@@ -51,8 +52,9 @@ def sections() -> Iterator[tuple[str, list[str]]]:
         ("Layers of networks", gpu_samples.networks()),
         ("Layers of networks below the least", gpu_samples.reasons()),
         ("Aims by kind of layer", layers.told(rows_of(layers.LAYERS))),
-        ("Whole networks", gpu_samples.whole()),
+        ("Whole networks", [*gpu_samples.whole(), *aims.lines()]),
         ("Memory and deviations of whole networks", told.networks()),
+        ("Training", training.lines()),
         ("First calls", waiting.first_calls()),
         ("Kernels of networks", waiting.kernels()),
         ("Random problems on GPUs", checked.problems()),

@@ -76,6 +76,8 @@ class Step:
                 from experiments.measure import counters as found
             case ["experiments", "networks", "end_to_end"]:
                 from experiments.networks import end_to_end as found
+            case ["experiments", "training", "run"]:
+                from experiments.training import run as found
             case _:
                 return None
         return found.outstanding(rest) if hasattr(found, "outstanding") else None

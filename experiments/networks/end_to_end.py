@@ -12,7 +12,8 @@ by how much outputs and gradients deviate from FP64, the largest difference over
 of two images or, of a video, of a part: in evaluation by the kernels that are timed.
 
 Rows are added to experiments/results/end_to_end.jsonl as they are measured, by several processes at
-a time, too; what is there is measured again only where ``--again`` says so, and counts no more.
+a time, too; what is there is measured again only where its kernels have changed (``aims.older``) or
+``--again`` says so, and counts no more.
 ``--tiny`` has small images, on the CPU where there is no GPU: it shows that the cases run, and its
 rows are marked. ``--seconds`` ends a sitting, ``--summary`` shows ratios.
 """
@@ -41,6 +42,7 @@ from experiments.harness.pytorch import tf32
 from experiments.measure.networks import UNet, VideoDecoder
 from experiments.measure.throughput import stored
 from experiments.networks import others
+from experiments.networks.aims import older
 from experiments.networks.backbones import resnet, vgg
 from experiments.networks.deviations import Kept, deviations, numbers
 from winolab.bench.timing import Laps
@@ -340,7 +342,7 @@ def main(
         if unknown := set(asked) - set(known):
             raise SystemExit(f"{', '.join(sorted(unknown))}; expected of {', '.join(known)}")
     started = time.monotonic()
-    done = {_key(row) for row in stored(output)}
+    done = _done(stored(output))
     for case in cases(given[0], given[1], given[2], given[3], tiny):
         if _key(asdict(case)) in done and not again:
             continue
@@ -361,7 +363,7 @@ def outstanding(words: Sequence[str]) -> tuple[int, float]:
     modes = said.get("--modes", ",".join(MODES)).split(",")
     kept = stored(RESULTS)
     took = [row["took_s"] for row in kept if "took_s" in row and row["mode"] in modes]
-    done = {_key(row) for row in kept}
+    done = _done(kept)
     every = cases(networks, [*FORMATS], [*ORDERS], modes, False)
     count = sum(_key(asdict(case)) not in done for case in every)
     return count, statistics.median(took) if took else GUESS
@@ -383,6 +385,10 @@ def summarized(rows: Sequence[Row]) -> Iterator[str]:
         mean = statistics.geometric_mean(found.values())
         said = f"{mean:.2f} of {len(found)}, least {found[least]:.2f} ({least})"
         yield f"{', '.join(where)}: {said}"
+
+
+def _done(rows: Sequence[Row]) -> set[tuple[Any, ...]]:
+    return {_key(row) for row in rows if not older(row)}
 
 
 def _key(row: Row) -> tuple[Any, ...]:

@@ -19,6 +19,8 @@ FIRST = (
     ("fp16", "Inception-v3 of 32, FP16: forward", "forward_seconds", {"empty": 10, "filled": 1}),
     ("fp16", "… and a training step", "step_seconds", {}),
 )
+COMPILING = "python -m experiments.measure.compiling"
+FIRST_COUNTED = {"fp32": 466, "fp16": 379}  # units of all networks at 158db3bb
 STATES = (("winolab", "empty"), ("winolab", "filled"), ("winolab", ""), ("torch", ""))
 
 
@@ -72,19 +74,64 @@ def _place(row: Row) -> str:
 
 
 def kernels() -> list[str]:
-    """A line a network: how many units its layers need."""
+    """A line a network: how many units its layers need, and how long these take to compile."""
     rows = stored("compiling")
     if not rows:
         return []
-    return [
+    timed = any("each_seconds" in row for row in rows)
+    lines = [
         "Distinct translation units that a network's layers load in three directions, batches of "
-        "1 and 32, channels last, planned for an H100; what compiling them takes is under First "
-        "calls. Run again by `python -m experiments.measure.compiling`; rows name their commit.",
+        f"1 and 32, channels last, planned for an H100. Run again by `{COMPILING}`, with "
+        "`--compile` for seconds of a processor that NVRTC takes for each, which needs no GPU; "
+        "rows name their commit.",
         "",
-        "| network, precision | calls | units |",
-        "|---|---|---|",
-        *(
-            f"| {row['network']}, {row['precision'].upper()} | {row['calls']} | {row['kernels']} |"
-            for row in rows
-        ),
+        *_fewer(rows),
+        *_seconds_each(rows),
+        "",
+        "| network, precision | calls | units |" + " median s | most | over 2 s |" * timed,
+        "|---|---|---|" + "---|---|---|" * timed,
     ]
+    for row in rows:
+        cells = [f"{row['network']}, {row['precision'].upper()}", row["calls"], row["kernels"]]
+        if timed and (each := row.get("each_seconds")):
+            cells += [f"{each['median']:.2f}", f"{each['longest']:.2f}", row["over_2_seconds"]]
+        elif timed:
+            cells += [""] * 3
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return lines
+
+
+def _fewer(rows: list[Row]) -> list[str]:
+    """Whether there are fewer units than when they were first counted, and why not."""
+    now = {row["precision"]: row["kernels"] for row in rows if row["network"] == "all"}
+    known = [kind for kind in FIRST_COUNTED if kind in now]
+    if not known:
+        return []
+    said = [f"{kind.upper()} {FIRST_COUNTED[kind]} then, {now[kind]} now, "
+            f"{met(now[kind] < FIRST_COUNTED[kind])}" for kind in known]  # fmt: skip
+    why = (
+        " Note 102 took FP32's apart so that each compiles sooner and none twice: fallbacks, with "
+        "which all took 335 instead of 605 seconds of a core, 13 instead of 106 of them over two, "
+        "and filters of split products, 489 units instead of 459, none of Γ or nested over two."
+    )
+    more = any(now[kind] > FIRST_COUNTED[kind] for kind in known)
+    return [f"There were to be fewer than at first (158db3bb): {'; '.join(said)}.{why * more}"]
+
+
+def _seconds_each(rows: list[Row]) -> list[str]:
+    """Whether each unit compiles in SLOW seconds, and which family takes the longest."""
+    timed = [row for row in rows if row["network"] == "all" and "each_seconds" in row]
+    if not timed:
+        return ["", f"Each was to compile in under {SLOW:.0f} s: no row says it yet, "
+                f"`{COMPILING} --compile` does."]  # fmt: skip
+    lines = []
+    for row in timed:
+        each, over = row["each_seconds"], row["over_2_seconds"]
+        families = sorted(row["by_family"].items(), key=lambda pair: -pair[1]["longest"])
+        named = "; ".join(f"{name} {of['units']}, {of['median']:.2f} and {of['longest']:.2f}"
+                          for name, of in families)  # fmt: skip
+        lines += ["", f"{row['precision'].upper()}, on {row['device']}, NVRTC {row['nvrtc']}: each "
+                  f"was to compile in under {SLOW:.0f} s, {over} of {each['units']} take longer, "
+                  f"{met(not over)}; {row['cpu_seconds']:.0f} s in all. By family: units, their "
+                  f"median and most: {named}."]  # fmt: skip
+    return lines

@@ -22,6 +22,11 @@ NAMES = {"winolab": "winolab", "torch": "PyTorch, FP32", "tf32": "PyTorch, TF32"
 BACKWARD = 2 / 3  # of a step's products, which an all-reduce can hide behind
 WIDE = 8  # GPUs of one host
 LONGEST = 6
+KEPT = (30.2, 31.1)  # ms of VGG-16's step on one GPU and on two, by hand-made modules
+# Columns.
+BOTH, ALONE = "ms a step, two GPUs", "ms a step, one GPU of half of the images"
+BARE = "ms a step without the sum of gradients"
+SUM, HIDDEN = "ms of the sum", "of it behind other kernels"
 Span = tuple[float, float]
 
 
@@ -102,21 +107,51 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
 def _cells(row: Row, rows: Sequence[Row]) -> Iterator[Cell]:
     where = f"{row['network']}, {NAMES[row['method']]}"
     same = {name: row[name] for name in ("network", "method", "device")}
-    yield one(where, "ms a step, two GPUs", None, row["step_ms"])
-    half = select(rows, plan="one", batch=row["batch"] // 2, **same)
-    if half:
-        yield one(where, "ms a step, one GPU of half of the images", None, half[0]["step_ms"])
-        yield one(where, "of the speed of two", None, half[0]["step_ms"] / row["step_ms"])
+    yield one(where, BOTH, None, row["step_ms"])
+    if alone := half(row, rows):
+        yield one(where, ALONE, None, alone["step_ms"])
+        yield one(where, "of the speed of two", None, alone["step_ms"] / row["step_ms"])
     for halves in select(rows, plan="one", batch=row["batch"], steps=row["steps"], **same)[:1]:
         yield one(where, "largest difference of losses from one GPU's, of the first", None,
                   apart(row["losses"], halves["losses"]))  # fmt: skip
     if "alone_ms" in row:
-        yield one(where, "ms a step without the sum of gradients", None, row["alone_ms"])
-        yield one(where, "ms of the sum", None, row["sums_ms"])
+        yield one(where, BARE, None, row["alone_ms"])
+        yield one(where, SUM, None, row["sums_ms"])
         if row["sums_ms"]:
-            yield one(where, "of it behind other kernels", None,
+            yield one(where, HIDDEN, None,
                       row["hidden_ms"] / row["sums_ms"])  # fmt: skip
             yield one(where, f"ms a step, {WIDE} GPUs, on paper", None, on_paper(row))
+
+
+def half(row: Row, rows: Sequence[Row]) -> Row | None:
+    """One GPU's run of as many images as one of two processes has."""
+    same = {name: row[name] for name in ("network", "method", "device")}
+    return next(iter(select(latest(rows), plan="one", batch=row["batch"] // 2, **same)), None)
+
+
+def kept(cells: Sequence[Cell]) -> Iterator[str]:
+    """What two processes were to keep of one's step, and what is known of what they do not."""
+    of = _by_run(cells)
+    mine = of.get(f"vgg16, {NAMES['winolab']}", {})
+    if not {ALONE, BARE} <= mine.keys():
+        return
+    before, bare, both = mine[ALONE], mine[BARE], mine[BOTH]
+    reached = both / before <= KEPT[1] / KEPT[0]
+    yield (
+        f"VGG-16 was to take {KEPT[1]:g} ms where one GPU takes {KEPT[0]:g}, as hand-made modules "
+        f"did: {KEPT[1] / KEPT[0]:.2f} times as long. It takes {both:.1f} and {before:.1f}, "
+        f"{both / before:.2f} times: {'kept' if reached else 'not kept'}. {bare - before:.1f} ms "
+        f"more are taken without any sum of gradients, {both - bare:.1f} with it."
+    )
+    grown = [f"{run} {values[BOTH] - values[BARE]:.1f} ms by a sum of {values[SUM]:.1f}, of which "
+             f"{values[HIDDEN]:.0%} are" for run, values in of.items()
+             if HIDDEN in values and run.startswith("vgg16")]  # fmt: skip
+    if grown:
+        yield (
+            "Steps with the sum take longer although it is behind other kernels: "
+            f"{'; '.join(grown)}. It may take multiprocessors or memory's bandwidth from them; no "
+            "run has told."
+        )
 
 
 def apart(some: Sequence[float | None], others: Sequence[float | None]) -> float:
@@ -148,14 +183,19 @@ def curves(rows: Sequence[Row]) -> Figure:
 
 
 def _told(found: Sequence[Cell]) -> list[str]:
-    of: dict[str, dict[str, float]] = {}
-    for cell in found:
-        of.setdefault(cell.where, {})[cell.column] = cell.ours
     lines = []
-    for where, values in of.items():
+    for where, values in _by_run(found).items():
         said = "; ".join(f"{column} {value:.3g}" for column, value in values.items())
         lines.append(f"{where}: {said}.")
-    return lines
+    return [*lines, *kept(found)]
+
+
+def _by_run(cells: Sequence[Cell]) -> dict[str, dict[str, float]]:
+    """Numbers of a network and method by column."""
+    of: dict[str, dict[str, float]] = {}
+    for cell in cells:
+        of.setdefault(cell.where, {})[cell.column] = cell.ours
+    return of
 
 
 TWO = Table(

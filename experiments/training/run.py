@@ -15,14 +15,16 @@ PLANS name what is trained:
   experiments.training.run --plan two`` the same images are shared out; ``one`` has them on one GPU.
 
 Images are generated (``images.py``): Cifar and ILSVRC cannot be had. A row is added to
-experiments/results/training.jsonl when a run ends; what is there is trained again only where
-``--again`` says so, and counts no more.
+experiments/results/training.jsonl when a run ends; what is there is trained again, and counts no
+more, where its row lacks memory or is of gradients that have changed (``runs.lacks``), behind what
+has no row, and where ``--again`` says so.
 ``--seconds`` ends a sitting, half an hour of a GPU.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -35,10 +37,11 @@ import typer
 
 import winolab.torch
 from experiments.harness.facts import ROOT
-from experiments.networks.end_to_end import machine
+from experiments.harness.tables import stored
+from experiments.networks.end_to_end import GUESS, machine
 from experiments.training import breaks
 from experiments.training.images import Textures
-from experiments.training.runs import METHODS, Run, key
+from experiments.training.runs import METHODS, OF_CIFAR, OF_ILSVRC, SEEDS, SOON, Run, key, lacks
 from experiments.training.tiles import OWN
 from experiments.training.trainer import agreed, built, rank, together, train, world
 from winolab.cli.environment import cores, provenance
@@ -49,21 +52,12 @@ from winolab.spread import pool
 from winolab.torch.plain import NATIVE
 
 RESULTS = ROOT / "experiments" / "results" / "training.jsonl"
-SEEDS = 5
 SMALL = Run(images=2000, tested=2000, steps=300, batch=64)  # test accuracy 0.99
 TINY = Run("tiny", 16, images=640, tested=640, steps=100, batch=32, rate=0.01)
 CIFAR = Run(size=32, classes=10, batch=512, images=10_000, tested=2000, steps=200)
 ILSVRC = Run(size=128, classes=1000, batch=256, images=5000, tested=0, steps=50)
 FUSED = "omega:8:3:6;variant=fused,omega:4:3:2;variant=fused"  # the wider where it fits
-# Tables 4 and 5: networks, and the optimizers that each was trained by.
-OF_CIFAR = ("resnet18", "resnet34", "vgg16", "vgg19", "vgg16x5")
-OF_ILSVRC = (  # of the paper's table and figure; what else there is comes last
-    *((name, "adam") for name in ("resnet18", "resnet34", "vgg16", "vgg16x5")),
-    *((name, "adam") for name in ("vgg19", "resnet50")),
-    ("vgg16x7", "sgdm"),
-)
 SHOWN = ("network", "optimizer", "method", "seed", "step_ms", "took_s", "test_accuracy")
-SOON = 4  # of them that a sitting has time for
 
 
 def seeds(methods: list[str]) -> Iterator[Run]:
@@ -87,7 +81,7 @@ def simulated(methods: list[str]) -> Iterator[Run]:
 
 def cifar(methods: list[str]) -> Iterator[Run]:
     """Table 5's networks, TF32 last."""
-    for method, name, optimizer in _pairs(methods, list(product(OF_CIFAR, ("adam", "sgdm")))):
+    for method, name, optimizer in _pairs(methods, OF_CIFAR):
         yield replace(CIFAR, network=name, optimizer=optimizer, method=method)
 
 
@@ -216,10 +210,24 @@ def compiled(run: Run, device: Device, workers: int) -> int:
 
 
 def missing(path: Path, runs: list[Run], device: str) -> list[Run]:
-    """The runs that the file has no row of, from that device."""
+    """The runs that the file has no row of, from that device; then those whose row lacks what one
+    has today."""
     lines = path.read_text().splitlines() if path.exists() else []
-    there = {key(row) for row in map(json.loads, lines) if row["device"] == device}
-    return [run for run in runs if key(asdict(run)) not in there]
+    mine = [row for row in map(json.loads, lines) if row["device"] == device]
+    there = {key(row): lacks(row) for row in mine}  # of several, the last
+    left = [run for run in runs if there.get(key(asdict(run)), "no row")]
+    return sorted(left, key=lambda run: key(asdict(run)) in there)
+
+
+def outstanding(words: Sequence[str]) -> tuple[int, float]:
+    """Runs of a command that are yet to be trained on the GPU of the last row, and the median of
+    the seconds that others of the plan took."""
+    plan = dict(zip(words[::2], words[1::2], strict=True)).get("--plan", "seeds")
+    rows = [row for row in stored("training") if row["device"] != "CPU"]
+    took = [row["took_s"] for row in rows if row["plan"] == plan and "took_s" in row]
+    device = rows[-1]["device"] if rows else ""
+    runs = [*PLANS[plan]([*METHODS])]
+    return len(missing(RESULTS, runs, device)), statistics.median(took) if took else GUESS
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import product
+from pathlib import Path
 
 from experiments.gpu.rows import name_of, printed_errors
 from experiments.harness.outputs import BINS
@@ -211,6 +213,11 @@ def seeds(apart: Sequence[float] = (0.001, -0.001, 0.002, 0.0, -0.002)) -> list[
                 trained(each, "seeds") | {"train_accuracy": 1.0, "test_accuracy": accuracy}
             )
     return found
+
+
+def written(path: Path, rows: Sequence[dict]) -> None:
+    """Write rows as a file of them."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def trained(run: Run, plan: str) -> dict:

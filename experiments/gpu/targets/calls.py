@@ -21,7 +21,9 @@ LINE = 16  # bytes of an aligned access
 # Steps of whole networks over PyTorch's: geometric means in training, and the least of a network.
 STEPS = {"fp32": 1.5, "fp16": 1.05, "bf16": 1.05}
 STEP_LEAST, FORWARD_LEAST = {"fp32": 1.0, "fp16": 0.97, "bf16": 0.97}, 1.0
-WIDE = ("resnet18", "vgg16", "unet2d", "unet3d")  # whose filters are 3×3, and larger
+# More than nine tenths of whose products are in filters of 3×3 and larger.
+WIDE = ("resnet18", "vgg16", "unet2d", "unet3d", "video_decoder")
+NETWORKS = "Whole networks"
 STEP_TF32 = 1.0
 SINGLE, SINGLE_LEAST = "resnet18 of 1,", 1.0  # a small network's step of one image
 BEYOND = 10.0  # µs of the host's, a call
@@ -36,7 +38,7 @@ def parts(rows: Sequence[Row]) -> list[Made]:
          _invariant, [row for row in rows if row.get("call") == "batch_invariant"]),
         (Part("Host's µs a call beyond PyTorch's", "python -m experiments.measure.host_cost"),
          _host, [row for row in rows if "host_us" in row and row["arrays"] == "torch"]),
-        (Part("Whole networks", "python -m experiments.networks.end_to_end"), _networks,
+        (Part(NETWORKS, "python -m experiments.networks.end_to_end"), _networks,
          [row for row in rows if {"network", "order", "ms"} <= row.keys()]),
     ]  # fmt: skip
 

@@ -332,16 +332,23 @@ def told(rows: Sequence[Row]) -> list[str]:
         "of three TF32 products, or memory's speed where that binds: where a copy takes longer.",
     ]
     for part, mine in groups(rows):
-        command, _, place = part.command.partition("; ")
-        columns = list(dict.fromkeys(c.column for c in mine))
-        again = command.replace(", python", "`, `python")
-        lines += ["", f"**{part.name}.** Run again by `{again}`." + f" {place}." * bool(place)]
-        lines += ["", f"| | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
-        for what in dict.fromkeys(c.where for c in mine):
-            of = {c.column: c for c in mine if c.where == what}
-            shown = (_told(part, of[name]) if name in of else "" for name in columns)
-            lines.append(f"| {what.partition(': ')[2]} | {' | '.join(shown)} |")
+        if part.name != calls.NETWORKS:  # which stand beside their means
+            command, _, place = part.command.partition("; ")
+            again = command.replace(", python", "`, `python")
+            lines += ["", f"**{part.name}.** Run again by `{again}`." + f" {place}." * bool(place)]
+            lines += shown(part, mine)
     return lines if len(lines) > 1 else []
+
+
+def shown(part: Part, mine: Sequence[Cell]) -> list[str]:
+    """A part's cells as a table."""
+    columns = list(dict.fromkeys(c.column for c in mine))
+    lines = ["", f"| | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
+    for what in dict.fromkeys(c.where for c in mine):
+        of = {c.column: c for c in mine if c.where == what}
+        cells = (_told(part, of[name]) if name in of else "" for name in columns)
+        lines.append(f"| {what.partition(': ')[2]} | {' | '.join(cells)} |")
+    return lines
 
 
 def _told(part: Part, cell: Cell) -> str:
