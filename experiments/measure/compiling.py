@@ -3,9 +3,10 @@
 ``python -m experiments.measure.compiling [--compile] [--networks A,B]`` plans every layer of the
 networks in networks.json, in three directions, for an H100 that need not be there, and counts the
 distinct translation units that calls of channels-last arrays load. With ``--compile`` NVRTC
-compiles each once, one behind another and into no cache, and a row has the seconds of each: the
+compiles each once, into no cache, ``--threads`` at a time, and a row has the seconds of each: the
 median and the most, of all and by family, how many took over two, which took longest. Seconds are
-what the compiling thread works on a processor, whatever else runs there. Rows replace those of the
+what the compiling thread works on a processor, whatever else runs there; threads that share a core
+make each other slower all the same. Rows replace those of the
 same network and precision in experiments/results/compiling.jsonl.
 """
 
@@ -15,6 +16,7 @@ import json
 import statistics
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,10 +53,11 @@ def units(network: str, precision: str, device: str) -> tuple[int, Units]:
     return calls, found
 
 
-def compiled(found: Units, seconds: dict[Key, float]) -> dict[str, Any]:
+def compiled(found: Units, seconds: dict[Key, float], threads: int = 1) -> dict[str, Any]:
     """What compiling them takes; ``seconds`` of each are looked up, or compiled and added."""
-    for key in found.keys() - seconds.keys():
-        seconds[key] = worked(found[key])
+    with ThreadPoolExecutor(threads) as pool:
+        left = [key for key in found if key not in seconds]
+        seconds |= zip(left, pool.map(worked, (found[key] for key in left)), strict=True)
     mine = {key: seconds[key] for key in found}
     families: dict[str, list[float]] = {}
     for key, each in mine.items():
@@ -65,6 +68,7 @@ def compiled(found: Units, seconds: dict[Key, float]) -> dict[str, Any]:
         "by_family": {name: spread(each) for name, each in sorted(families.items())},
         "over_2_seconds": sum(each > warm.SLOW for each in mine.values()),
         "slowest": found[max(mine, key=mine.__getitem__)].title,
+        "threads": threads,
         "nvrtc": ".".join(map(str, nvrtc.version())),
     }
 
@@ -98,6 +102,7 @@ def family(title: str) -> str:
 def main(
     only: Annotated[str, typer.Option("--networks", help="With commas.")] = "",
     compile: Annotated[bool, typer.Option("--compile", help="Compile them, too.")] = False,
+    threads: Annotated[int, typer.Option(min=1, help="That compile at a time.")] = 1,
     device: Annotated[str, typer.Option(help="The GPU that is meant.")] = "h100",
     output: Annotated[Path, typer.Option(help="File of rows.")] = RESULTS,
 ) -> None:
@@ -120,7 +125,7 @@ def main(
                 "for": device,
                 "calls": count,
                 "kernels": len(found),
-                **(compiled(found, seconds) if compile else {}),
+                **(compiled(found, seconds, threads) if compile else {}),
             }
             print(json.dumps(row), flush=True)
             row |= provenance()

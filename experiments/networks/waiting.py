@@ -103,35 +103,43 @@ def kernels() -> list[str]:
 
 def _fewer(rows: list[Row]) -> list[str]:
     """Whether there are fewer units than when they were first counted, and why not."""
-    now = {row["precision"]: row["kernels"] for row in rows if row["network"] == "all"}
+    every = {row["precision"]: row for row in rows if row["network"] == "all"}
+    now = {kind: row["kernels"] for kind, row in every.items()}
     known = [kind for kind in FIRST_COUNTED if kind in now]
     if not known:
         return []
-    said = [f"{kind.upper()} {FIRST_COUNTED[kind]} then, {now[kind]} now, "
-            f"{met(now[kind] < FIRST_COUNTED[kind])}" for kind in known]  # fmt: skip
+    said = [
+        f"{kind.upper()} {FIRST_COUNTED[kind]} then, {now[kind]} at {every[kind]['commit'][:8]}, "
+        f"{met(now[kind] < FIRST_COUNTED[kind])}"
+        for kind in known
+    ]
     why = (
         " Note 102 took FP32's apart so that each compiles sooner and none twice: fallbacks, with "
         "which all took 335 instead of 605 seconds of a core, 13 instead of 106 of them over two, "
-        "and filters of split products, 489 units instead of 459, none of Γ or nested over two."
+        "and filters of split products, 489 units instead of 459, then none of Γ or F over two."
     )
     more = any(now[kind] > FIRST_COUNTED[kind] for kind in known)
     return [f"There were to be fewer than at first (158db3bb): {'; '.join(said)}.{why * more}"]
 
 
 def _seconds_each(rows: list[Row]) -> list[str]:
-    """Whether each unit compiles in SLOW seconds, and which family takes the longest."""
-    timed = [row for row in rows if row["network"] == "all" and "each_seconds" in row]
+    """Whether each unit compiles in SLOW seconds, and the most of each family: of all networks
+    together, or of those that have rows."""
+    timed = [row for row in rows if "each_seconds" in row]
+    aim = f"Each was to compile in under {SLOW:.0f} s:"
     if not timed:
-        return ["", f"Each was to compile in under {SLOW:.0f} s: no row says it yet, "
-                f"`{COMPILING} --compile` does."]  # fmt: skip
-    lines = []
-    for row in timed:
-        each, over = row["each_seconds"], row["over_2_seconds"]
-        families = sorted(row["by_family"].items(), key=lambda pair: -pair[1]["longest"])
-        named = "; ".join(f"{name} {of['units']}, {of['median']:.2f} and {of['longest']:.2f}"
-                          for name, of in families)  # fmt: skip
-        lines += ["", f"{row['precision'].upper()}, on {row['device']}, NVRTC {row['nvrtc']}: each "
-                  f"was to compile in under {SLOW:.0f} s, {over} of {each['units']} take longer, "
-                  f"{met(not over)}; {row['cpu_seconds']:.0f} s in all. By family: units, their "
-                  f"median and most: {named}."]  # fmt: skip
-    return lines
+        return ["", f"{aim} no row says it yet, `{COMPILING} --compile` does."]
+    whole = [row for row in timed if row["network"] == "all"]
+    mine = whole or timed
+    said = [f"{row['network']}, {row['precision'].upper()}, {row['over_2_seconds']} of "
+            f"{row['each_seconds']['units']} take longer, {met(not row['over_2_seconds'])}"
+            for row in mine]  # fmt: skip
+    most: dict[str, float] = {}
+    for row in mine:
+        for name, of in row["by_family"].items():
+            most[name] = max(most.get(name, 0.0), of["longest"])
+    families = sorted(most.items(), key=lambda pair: -pair[1])
+    named = "; ".join(f"{name} {longest:.2f} s" for name, longest in families)
+    rest = f" Others have no rows yet: `{COMPILING} --compile`." * (not whole)
+    places = ", ".join(dict.fromkeys(f"{row['device']}, NVRTC {row['nvrtc']}" for row in mine))
+    return ["", f"{aim} on {places}: {'; '.join(said)}. The most by family: {named}.{rest}"]

@@ -59,7 +59,7 @@ def test_units_that_networks_share_are_compiled_once(monkeypatch) -> None:
     )  # fmt: skip
     seconds: dict = {}
     assert compiling.compiled(one, seconds)["over_2_seconds"] == 1
-    both = compiling.compiled(two, seconds)
+    both = compiling.compiled(two, seconds, threads=2)
     assert sorted(made) == ["Γ8(6,3) fp32", "Γ9(6,3) fp32"]
     assert (both["cpu_seconds"], both["over_2_seconds"]) == (5.0, 2)
     assert both["by_family"] == {"Γ": {"units": 2, "median": 2.5, "longest": 2.5}}

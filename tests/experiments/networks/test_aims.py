@@ -121,25 +121,30 @@ def test_earlier_commits_are_those_before_the_gradients_changed() -> None:
 
 
 def counted(kernels: int, precision: str = "fp32", **more: object) -> dict:
-    return {"network": "all", "precision": precision, "for": "h100", "calls": 9,
-            "kernels": kernels, "device": "a processor", **more}  # fmt: skip
+    return {"network": "all", "precision": precision, "calls": 9, "kernels": kernels,
+            "device": "a processor", "commit": "25c50b9ccd4f", **more}  # fmt: skip
 
 
 def test_units_are_held_against_the_first_count_and_two_seconds(monkeypatch) -> None:
     rows = [counted(493), counted(340, "fp16")]
     monkeypatch.setattr(waiting, "stored", lambda name: rows)
     text = "\n".join(waiting.kernels())
-    assert "FP32 466 then, 493 now, missed; FP16 379 then, 340 now, reached. Note 102" in text
+    assert "FP32 466 then, 493 at 25c50b9c, missed; FP16 379 then, 340 at 25c50b9c, rea" in text
+    assert "Note 102" in text
     assert "no row says it yet" in text
     assert text.endswith("| all, FP16 | 9 | 340 |")
     each = {"units": 3, "median": 0.5, "longest": 2.25}
     families = {"F": {**each, "units": 1}, "Γ": {**each, "longest": 3.0}}
-    rows[0] |= {"each_seconds": each, "over_2_seconds": 1, "cpu_seconds": 4.0, "nvrtc": "12.9"}
-    rows[0] |= {"by_family": families}
+    known = {"each_seconds": each, "over_2_seconds": 1, "nvrtc": "12.9", "by_family": families}
+    rows.insert(0, counted(3, **known) | {"network": "vgg16"})
     text = "\n".join(waiting.kernels())
-    assert "1 of 3 take longer, missed; 4 s in all." in text
-    assert "median and most: Γ 3, 0.50 and 3.00; F 1, 0.50 and 2.25." in text
-    assert "| all, FP32 | 9 | 493 | 0.50 | 2.25 | 1 |" in text
+    assert "vgg16, FP32, 1 of 3 take longer, missed. The most by family: Γ 3.00 s; F" in text
+    assert "Others have no rows yet" in text
+    rows[1] |= {**known, "over_2_seconds": 0}
+    text = "\n".join(waiting.kernels())
+    assert ": all, FP32, 0 of 3 take longer, reached. " in text
+    assert "Others have no rows yet" not in text
+    assert "| vgg16, FP32 | 9 | 3 | 0.50 | 2.25 | 1 |" in text
     assert text.endswith("| all, FP16 | 9 | 340 |  |  |  |")
     rows[:] = [counted(400)]
     assert "Note 102" not in "\n".join(waiting.kernels())
