@@ -105,7 +105,7 @@ def claims(rows: Sequence[Row]) -> list[Cell]:
         found.append(
             Cell(
                 f"{WAYS['fused'][0]}, {optimizer}, {len(apart)} seeds", CLAIM, PRINTED, ours, low,
-                high, (-PRINTED, PRINTED), Verdict.NOT_COMPARABLE if note else None, claim=True,
+                high, (-PRINTED, PRINTED), Verdict.OPEN if note else None, claim=True,
                 note=note,
             )
         )  # fmt: skip

@@ -15,7 +15,7 @@ from tests.experiments import gpu_rows
     [
         ([0.001, -0.001, 0.002, 0.0, -0.002], Verdict.AGREES),
         ([0.011, 0.010, 0.012, 0.009, 0.010], Verdict.DISAGREES),
-        ([0.03, -0.03, 0.02, -0.02, 0.0], Verdict.NOT_COMPARABLE),
+        ([0.03, -0.03, 0.02, -0.02, 0.0], Verdict.OPEN),
     ],
 )
 def test_the_claim_is_judged_by_the_interval(apart: list[float], verdict: Verdict) -> None:
@@ -31,7 +31,7 @@ def test_the_claim_is_judged_by_the_interval(apart: list[float], verdict: Verdic
     assert len(less) == 2
     own = [c for c in cells if c.column == "test accuracy" and c not in less]
     assert max(c.high - c.low for c in own) > 0.02
-    assert len(seeds.said(cells)) == 3 + 2 * (verdict is Verdict.NOT_COMPARABLE)
+    assert len(seeds.said(cells)) == 3 + 2 * (verdict is Verdict.OPEN)
     assert isinstance(seeds.curves(rows), Figure)
 
 
@@ -42,7 +42,7 @@ def test_a_claim_of_fewer_seeds_is_open_however_narrow_its_interval() -> None:
     cells = seeds.of_plan(rows)
     whole, part = (c for c in cells if c.claim)
     assert whole.verdict == Verdict.AGREES
-    assert part.verdict == Verdict.NOT_COMPARABLE
+    assert part.verdict == Verdict.OPEN
     assert max(abs(part.low), abs(part.high)) < seeds.PRINTED
     assert part.note.startswith("3 of 5 seeds")
     assert any("the claim is open: 3 of 5 seeds" in line for line in seeds.said(cells))
