@@ -6,7 +6,7 @@ import ast
 import re
 import tokenize
 import tomllib
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from token import NUMBER
 
@@ -81,6 +81,17 @@ def test_what_is_misspelled_missing_or_too_much_is_an_error(old, new, message) -
     with pytest.raises(ValueError, match=message):
         model_of(text().replace(old, new))
     assert model_of(text()) == MODEL
+
+
+def test_the_file_is_read_when_a_section_is_asked_for() -> None:
+    unread = object.__new__(DeviceModel)
+    assert not vars(unread)
+    with pytest.raises(AttributeError, match=r"^DeviceModel has no section rates$"):
+        _ = unread.rates  # pyright: ignore[reportAttributeAccessIssue]
+    assert not vars(unread)
+    assert unread == MODEL
+    assert vars(unread).keys() == SECTIONS.keys()
+    assert replace(unread, device=MODEL.device) == MODEL
 
 
 def test_no_rate_is_written_elsewhere() -> None:

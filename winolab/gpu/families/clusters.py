@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from winolab.device import H100, SYSTEM, Device
 from winolab.gpu.planner.device_model import MODEL, DeviceModel
-from winolab.gpu.planner.device_sections import Walked
 from winolab.gpu.planner.rates import l2_bytes_a_cycle, overlapped
 from winolab.options import KernelConfig
+
+if TYPE_CHECKING:
+    from winolab.gpu.planner.device_sections import Walked
 
 KC = 64  # elements of a row or a column that a step sums
 MOST_SPLITS = 8  # blocks of a cluster that every device can run

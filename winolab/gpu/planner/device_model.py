@@ -10,41 +10,46 @@ import math
 import tomllib
 from dataclasses import dataclass, fields
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from winolab.gpu.planner.device_sections import (
-    Cublaslt,
-    Depthwise,
-    Direct,
-    DirectSplit,
-    Fused2d,
-    Gamma,
-    GammaFfma,
-    GammaMma,
-    GammaWgmma,
-    Grouped,
-    ImplicitGemm,
-    ImplicitGemmWgmma,
-    Nested,
-    Overlap,
-    Patches,
-    Shared,
-    Skinny,
-    Thin,
-    Walked,
-    WgradDirect,
-    WgradFfma,
-    WgradMma,
-    WgradThin,
-    WgradWinograd,
-)
+if TYPE_CHECKING:
+    from winolab.gpu.planner.device_sections import (
+        Cublaslt,
+        Depthwise,
+        Direct,
+        DirectSplit,
+        Fused2d,
+        Gamma,
+        GammaFfma,
+        GammaMma,
+        GammaWgmma,
+        Grouped,
+        ImplicitGemm,
+        ImplicitGemmWgmma,
+        Nested,
+        Overlap,
+        Patches,
+        Shared,
+        Skinny,
+        Thin,
+        Walked,
+        WgradDirect,
+        WgradFfma,
+        WgradMma,
+        WgradThin,
+        WgradWinograd,
+    )
 
 FILE = "device_model.toml"
 
 
 @dataclass(frozen=True)
 class DeviceModel:
-    """All of device_model.toml that is a number; its sections are the fields."""
+    """All of device_model.toml that is a number; its sections are the fields.
+
+    MODEL reads the file when a section is first asked for: a plan that was kept needs none, and a
+    process's first call took a tenth longer.
+    """
 
     device: Shared
     overlap: Overlap
@@ -72,6 +77,14 @@ class DeviceModel:
     wgrad_thin: WgradThin
     cublaslt: Cublaslt
 
+    if not TYPE_CHECKING:  # for which it would have any name
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in DeviceModel.__dataclass_fields__:
+                raise AttributeError(f"DeviceModel has no section {name}")
+            vars(self).update(vars(model_of(text())))
+            return vars(self)[name]
+
 
 def model_of(text: str) -> DeviceModel:
     """The model of such a file's text.
@@ -85,7 +98,9 @@ def model_of(text: str) -> DeviceModel:
 
 
 def _kinds() -> dict[str, type]:
-    return {name: globals()[kind] for name, kind in DeviceModel.__annotations__.items()}
+    from winolab.gpu.planner import device_sections  # whose classes take as long as the file
+
+    return {n: getattr(device_sections, kind) for n, kind in DeviceModel.__annotations__.items()}
 
 
 def _section(kind: type, name: str, found: dict[str, Any]) -> Any:
@@ -106,4 +121,4 @@ def text() -> str:
     return resources.files("winolab.gpu.planner").joinpath(FILE).read_text("utf-8")
 
 
-MODEL = model_of(text())
+MODEL = object.__new__(DeviceModel)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from winolab.algorithm import Tile
 from winolab.device import Device
@@ -28,10 +28,12 @@ from winolab.gpu.families.gamma_wgmma.tiling import Tiling
 from winolab.gpu.params import SHARED_LINE
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.device_model import MODEL, DeviceModel
-from winolab.gpu.planner.device_sections import GammaWgmma
 from winolab.gpu.planner.rates import copying, l2_bytes_a_cycle, overlapped
 from winolab.gpu.planner.request import ITEMSIZE, Request
 from winolab.ref.arithmetic.split import products
+
+if TYPE_CHECKING:
+    from winolab.gpu.planner.device_sections import GammaWgmma
 
 HALF = 2  # bytes of a part
 

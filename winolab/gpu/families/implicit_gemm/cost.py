@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from winolab.gpu.families import wgrad
 from winolab.gpu.families.implicit_gemm.config import ROLES, SLICE, sliced
 from winolab.gpu.families.implicit_gemm.tiling import Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel
-from winolab.gpu.planner.device_sections import ImplicitGemm, ImplicitGemmWgmma
 from winolab.gpu.planner.rates import copying, from_l2, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 from winolab.ref.arithmetic import split
+
+if TYPE_CHECKING:
+    from winolab.gpu.planner.device_sections import ImplicitGemm, ImplicitGemmWgmma
 
 # Products of parts that make one, by precision.
 PRODUCTS = {"fp16": 1, "bf16": 1, "fp32_split": split.products(2), "fp32": 1}
