@@ -3,10 +3,12 @@
     python -m tests.gpu.random_plans --seed 1 --count 20000 --run 200 --seconds 600
 
 draws them (the shapes and directions of support/drawn.py, more channels for some; device,
-precision, dtype of the result, alignment and often an algorithm beside), plans each, runs the
-sources of every ``--run``-th part, and of another plan that can run it, on the CPU between zones of
-NaN (gpu/hosted.py), of arrays without gaps and of such as lie anyhow (every_kernel/views.py), and
-appends a row to experiments/results/random_plans.jsonl. A problem of up to three dimensions has a
+precision, dtype of the result, alignment and often an algorithm beside; of a share, ``--likely``,
+layers as every_kernel/likely.py has them), plans each, runs the sources of every ``--run``-th part,
+and of another plan that can run it, on the CPU between zones of NaN (gpu/hosted.py), of arrays
+without gaps and of such as lie anyhow (every_kernel/views.py), and appends a row with the counts of
+planned and run ones, by kind of plan and by family, to experiments/results/random_plans.jsonl. A
+problem of up to three dimensions has a
 plan where no algorithm is named and the precision is the arrays' own; all else that is not served
 is refused by a sentence. Results are within their proven bound of FP64 ones, have the same bits
 wherever arrays lie and, NaN and infinity apart, are finite; where a plan says that it computes
@@ -17,11 +19,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -30,7 +33,8 @@ from typing import Any
 import numpy as np
 
 from tests.gpu import hosted
-from tests.gpu.every_kernel import views
+from tests.gpu.every_kernel import likely, views
+from tests.gpu.every_kernel.likely import DEVICES, OWN
 from tests.gpu.every_kernel.views import Place
 from tests.gpu.families.depthwise.cases import dtype_of
 from tests.gpu.guarded import UNIT, limits
@@ -42,14 +46,14 @@ from winolab.device import datasheet
 from winolab.gpu.params import MATMUL
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.recast import images as cut
+from winolab.gpu.planner.recast.folded import FoldedPlan
 from winolab.gpu.planner.recast.pieces import planned
+from winolab.gpu.planner.recast.stacked import StackedPlan
 from winolab.gpu.planner.request import DTYPES, PRECISIONS, Plan, Request
 from winolab.problem import shapes
 from winolab.ref.algorithms import convolution
 
 ROWS = Path(__file__).resolve().parents[2] / "experiments/results/random_plans.jsonl"
-DEVICES = ("h100", "h100", "h100", "h200", "a100", "rtx4090")
-OWN = ("fp32", "fp16", "bf16")  # what the arrays' dtype means
 MOST = 3e6  # multiply-adds of what is run
 
 
@@ -86,8 +90,22 @@ def drawn(seed: str, number: int) -> Drawn | None:
         aligned=rng.random() < 0.5, out_dtype=rng.choice([None, None, "float32"]),
         workspace_limit=rng.choice([None, None, None, 0, 1 << 20]),
     )  # fmt: skip
-    free = not named and precision in OWN and request.workspace_limit is None
-    return Drawn(request, free)
+    return Drawn(request, free(request))
+
+
+def free(request: Request) -> bool:
+    """Whether nothing is named but shapes, direction and the arrays' dtype, nothing limited."""
+    return not request.named and request.precision in OWN
+
+
+def of_any_kind(seed: str, number: int, share: float) -> tuple[Drawn | None, bool]:
+    """Problem ``number`` of ``seed``, of so large a share a layer of which plans of few others are
+    likely, and whether it is one."""
+    rng = Random(f"{seed} {number} layer")
+    if rng.random() >= share:
+        return drawn(seed, number), False
+    request = likely.request(rng)
+    return Drawn(request, free(request)), True
 
 
 def plans(one: Drawn) -> list[tuple[Problem, Plan]]:
@@ -115,41 +133,59 @@ def plans(one: Drawn) -> list[tuple[Problem, Plan]]:
 
 
 def another(request: Request, rng: Random) -> Plan | None:
-    """One of all plans that can run it, of a kind that is drawn first: few are the fastest of any
-    problem that is as small. None of a dwm, and where none keeps to the limit."""
+    """One of all plans that can run it, of a kind that is drawn first, half of the time of those
+    that compute another problem in its place: few are the fastest of any problem that is as small.
+    None of a dwm, and where none keeps to the limit."""
     if request.algorithm and request.algorithm.kind == "dwm":
         return None
     kinds: dict[tuple[str, ...], list[Plan]] = {}
+    recast = rng.random() < 0.5 and list(likely.recast(request))
     limit = request.workspace_limit
-    for p in candidates(request).plans:
+    for p in recast or candidates(request).plans:
         if limit is None or p.workspace <= limit:
-            kind = type(p).__name__, p.kernel, p.precision, str(getattr(p.config, "kind", ""))
+            *_, last = likely.steps(p)
+            kind = (*map(type, likely.steps(p)), last.kernel, p.precision)
+            kind = *map(str, kind), str(getattr(p.config, "kind", ""))
             kinds.setdefault(kind, []).append(p)
     return rng.choice(kinds[rng.choice(sorted(kinds))]) if kinds else None
 
 
+def proven(p: Plan) -> float:
+    """A bound of every output's error, the rounding of its dtype apart: its kernels', and of sums
+    of products of every tap, of [-1, 1), what n additions in FP32 err (Higham 2002, 4.2)."""
+    every = list(likely.steps(p))
+    limit, _, _ = limits(every[-1])
+    for folded in (q for q in every if isinstance(q, FoldedPlan)):
+        taps = math.prod(folded.problem.filter)
+        products = folded.products.problem
+        channels = products.in_channels if p.direction == "forward" else products.out_channels
+        growth = taps * 2.0**-24 / (1 - taps * 2.0**-24)
+        limit = taps * (limit + growth * (channels + limit))
+    return limit
+
+
 def run(
     problem: Problem, p: Plan, rng: np.random.Generator, *, spoilt: bool = False,
-    aligned: bool = True, finished: bool = False,
+    finished: bool = False, aligned: bool = True, **ends: bool | None,
 ) -> None:  # fmt: skip
-    """Run a plan's sources on the CPU: of arrays without gaps, of such as lie anyhow (``aligned``:
-    as requested), with ``finished`` of a bias and a residual too, with ``spoilt`` with NaN or
-    infinity among the data. Raises Wrong for a result beyond its bound, of other bits by where
-    arrays lie, or not finite where it has to be."""
+    """Run a plan's sources on the CPU: of arrays without gaps, of such as lie anyhow (``aligned``
+    and ``ends`` as views.of_plan has them), with ``finished`` of a bias and a residual too, with
+    ``spoilt`` with NaN or infinity among the data. Raises Wrong for a result beyond its bound, of
+    other bits by where arrays lie, or not finite where it has to be."""
     first, second, _ = shapes(p.direction, problem)
     dtype = dtype_of({"fp32": "float32", "fp16": "float16"}.get(p.precision.split("_")[0],
                                                                 "bfloat16"))  # fmt: skip
-    places = views.of_plan(p, Random(int(rng.integers(1 << 32))), aligned=aligned)
+    places = views.of_plan(p, Random(int(rng.integers(1 << 32))), aligned=aligned, **ends)
     drawn = (rng.uniform(-1, 1, s).astype(dtype) for s in (first, second))
     # What lies in one place is equal.
     a, b = (hosted.Guarded.of(v, v_at).array.copy() for v, v_at in zip(drawn, places, strict=False))
     at = tuple(int(rng.integers(n)) for n in a.shape)
     y = hosted.execute(p, a, b, dtype=p.out_dtype).astype(float)
     exact = getattr(convolution, p.direction)(a.astype(float), b.astype(float), problem)
-    proven, _, _ = limits(p.primary)
+    limit = proven(p)
     off = np.abs(y - exact)
-    if not (off <= proven + UNIT[p.out_dtype] * (np.abs(exact) + proven)).all():
-        raise Wrong(f"error {np.nanmax(off):.3g}, proven {proven:.3g}: {p}")
+    if not (off <= limit + UNIT[p.out_dtype] * (np.abs(exact) + limit)).all():
+        raise Wrong(f"error {np.nanmax(off):.3g}, proven {limit:.3g}: {p}")
     _elsewhere(p, a, b, y, places)
     finished = finished and p.direction == "forward"
     if finished and (more := p.with_epilogue(Epilogue(bias=True, residual=True))):
@@ -157,8 +193,8 @@ def run(
         added = [rng.uniform(-1, 1, s).astype(kind) for s in (y.shape[-1:], y.shape)]
         y = hosted.execute(more, a, b, dtype=p.out_dtype, epilogue=added).astype(float)
         due = exact + sum(v.astype(float) for v in added)
-        off, most = np.abs(y - due), np.abs(exact) + proven + 2
-        if not (off <= proven + (2 * UNIT[p.out_dtype] + 2.0**-22) * most).all():
+        off, most = np.abs(y - due), np.abs(exact) + limit + 2
+        if not (off <= limit + (2 * UNIT[p.out_dtype] + 2.0**-22) * most).all():
             raise Wrong(f"error {np.nanmax(off):.3g} behind bias and residual: {p}")
         _elsewhere(more, a, b, y, places, epilogue=added)
     if spoilt:
@@ -212,9 +248,12 @@ def reached(problem: Problem, p: Plan, at: tuple[int, ...]) -> np.ndarray:
     products merge groups, forward and back, those of other groups."""
     first, second, out = shapes(p.direction, problem)
     gradient = p.direction == "backward_filter"
-    several = p.precision != "fp32" or getattr(p, "merged", 1) > 1
+    *_, last = likely.steps(p)
+    several = p.precision != "fp32" or getattr(last, "merged", 1) > 1
     merged = problem.groups > 1 and several and not gradient
-    if p.solved.stride != problem.stride:  # phases as channels: taps of zeros fill the filter up
+    if any(
+        isinstance(q, StackedPlan) for q in likely.steps(p)
+    ):  # phases as channels: taps of zeros fill the filter up
         taps = tuple(-(-r // s) * s for r, s in zip(problem.filter, problem.stride, strict=True))
         more = [(lo, hi + t - r) for (lo, hi), t, r in zip(problem.padding, taps, problem.filter,
                                                            strict=True)]  # fmt: skip
@@ -229,6 +268,12 @@ def reached(problem: Problem, p: Plan, at: tuple[int, ...]) -> np.ndarray:
     return found
 
 
+def names(p: Plan) -> Iterator[str]:
+    """What a plan is counted as: its family, and what another plan is computed by."""
+    yield likely.family(p)
+    yield from (type(q).__name__ for q in likely.steps(p) if isinstance(q, likely.RECAST))
+
+
 def main(arguments: list[str] | None = None) -> int:
     """The command. 1 where something is wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu.random_plans", description=__doc__)
@@ -236,21 +281,27 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--run", type=int, default=0, help="run every so many, 0: none")
+    parser.add_argument("--likely", type=float, default=0.4, help="share of likely layers")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop drawing then")
     parser.add_argument("--rows", type=Path, default=ROWS)
     given = parser.parse_args(arguments)
     start, wrong, ran, done, kernels = time.perf_counter(), 0, 0, 0, Counter()
+    layers, met, computed = 0, Counter(), Counter()
     for number in range(given.first, given.first + given.count):
         if time.perf_counter() - start > given.seconds:
             break
         done += 1
         one = None
         try:
-            if not (one := drawn(given.seed, number)):
+            one, layer = of_any_kind(given.seed, number, given.likely)
+            layers += layer
+            if not one:
                 kernels["nothing to compute"] += 1
                 continue
             found = plans(one)
             kernels.update(p.kernel for _, p in found)
+            for _, p in found:
+                met.update(names(p))
             kernels["refused"] += not found
             small = found and found[0][1].device.large_blocks and found[0][0].macs <= MOST
             if given.run and number % given.run == 0 and small:
@@ -260,8 +311,11 @@ def main(arguments: list[str] | None = None) -> int:
                 for each in (p, p.in_planes, other):
                     if each and MATMUL not in each.shared():  # a library's, on a GPU
                         how = {"spoilt": spoilt, "aligned": one.request.aligned}
+                        how |= {"side": one.request.aligned_rows}
+                        how |= {"ends": one.request.aligned_outputs}
                         how["finished"] = number // given.run % 4 == 1
                         run(problem, each, np.random.default_rng(number), **how)
+                        computed.update(names(each))
                         kernels["in every batch"] += in_every_batch(
                             one.request, each, np.random.default_rng(number)
                         )
@@ -269,16 +323,20 @@ def main(arguments: list[str] | None = None) -> int:
         except Exception:
             wrong += 1
             print(f"{traceback.format_exc()}\n  {one and one.request}")
-            again = f"--seed {given.seed} --first {number} --count 1 --run 1"
+            again = f"--seed {given.seed} --first {number} --count 1 --run {given.run}"
+            again += f" --likely {given.likely}"
             print(f"  python -m tests.gpu.random_plans {again}\n", flush=True)
     seconds = round(time.perf_counter() - start, 1)
     row = {"seed": given.seed, "first": given.first, "count": done, "wrong": wrong, "run": ran,
            "in_every_batch": kernels.pop("in every batch", 0),
            "refused": kernels.pop("refused", 0), "empty": kernels.pop("nothing to compute", 0),
-           "kernels": len(kernels), "seconds": seconds}  # fmt: skip
+           "likely": layers, "kernels": len(kernels), "seconds": seconds,
+           "plans": dict(met.most_common()), "executed": dict(computed.most_common())}  # fmt: skip
     if done:
         with given.rows.open("a") as file:
             file.write(json.dumps(row | versions()) + "\n")
+    for title, counts in (("planned", met), ("run", computed)):
+        print(f"{title}: {', '.join(f'{n} {name}' for name, n in counts.most_common())}")
     print(f"{done} problems of seed {given.seed}, {ran} run, {wrong} wrong, {seconds} s")
     return int(wrong > 0)
 

@@ -12,7 +12,8 @@ import pytest
 
 from tests.gpu import hosted, random_plans
 from tests.gpu.every_kernel import views
-from tests.gpu.random_plans import Wrong, another, drawn, main, plans, reached, run
+from tests.gpu.guarded import FAMILY
+from tests.gpu.random_plans import Wrong, another, drawn, main, of_any_kind, plans, reached, run
 from tests.gpu.support.host_compiler import HostError
 from winolab.algorithm import Direct
 from winolab.device import H100
@@ -32,6 +33,10 @@ def test_every_problem_has_a_plan_or_a_sentence(tmp_path) -> None:
     assert (row["seed"], row["count"], row["wrong"]) == ("tests", 50, 0)
     assert 0 < row["refused"] < 20
     assert row["kernels"] > 5
+    assert 10 < row["likely"] < 30
+    assert sum(n for name, n in row["plans"].items() if name in FAMILY) == (
+        row["count"] - row["refused"] - row["empty"]
+    )
 
 
 def test_plans_that_nobody_picks_are_run_too() -> None:
@@ -45,6 +50,8 @@ def test_plans_that_nobody_picks_are_run_too() -> None:
 
 def test_a_problem_follows_from_seed_and_number() -> None:
     assert drawn("s", 5) == drawn("s", 5) != drawn("s", 6)
+    assert of_any_kind("s", 5, 1) == of_any_kind("s", 5, 1) != of_any_kind("s", 6, 1)
+    assert of_any_kind("s", 5, 0) == (drawn("s", 5), False)
 
 
 def test_a_refusal_of_what_has_to_be_served_is_told(monkeypatch) -> None:
@@ -115,6 +122,24 @@ def test_arrays_lie_anyhow_but_as_kernels_take_them() -> None:
         seen |= {"between"} if first % 8 else set()
         seen |= {"slice"} if 1 < shape[-1] < lies.strides[2] and shape[2] > 1 else set()
     assert seen == {"odd", "far", "repeated", "permuted", "between", "slice"}
+
+
+def test_pixels_lie_side_by_side_where_plans_merge_them() -> None:
+    """Rows begin at vectors or anywhere; of results no element is another."""
+    seen = set()
+    for number in range(200):
+        rng = Random(number)
+        shape = rng.choice([1, 3]), rng.choice([1, 4]), rng.choice([1, 4]), rng.choice([1, 3, 8])
+        aligned, free = number % 2 > 0, number % 3 == 0
+        lies, _ = views.drawn(
+            shape, 2, rng, side=True, aligned=aligned, free=free, read=number % 5 > 0
+        )
+        assert lies.side_by_side
+        whole = shape[-1] * shape[-2] * 2 % 16 == 0
+        assert lies.aligned_rows(2) or not (aligned and whole)
+        seen |= {"gaps"} if lies.strides[1] > shape[2] * shape[3] and shape[1] > 1 else set()
+        seen |= {"anywhere"} if whole and not lies.aligned_rows(2) else set()
+    assert seen == {"gaps", "anywhere"}
 
 
 def test_what_lies_between_elements_is_guarded() -> None:

@@ -27,6 +27,8 @@ from winolab.gpu.families.im2col.config import CONFIGS, TF32_CONFIGS, Config
 from winolab.gpu.families.im2col.launch import again, parameters
 from winolab.gpu.families.im2col.plan import Im2colPlan, split_plans
 from winolab.gpu.params import Params
+from winolab.gpu.planner.accuracy import incurred
+from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
 from winolab.problem import Problem
 from winolab.ref.algorithms import convolution
@@ -140,3 +142,13 @@ def test_what_is_not_there_is_refused() -> None:
             planned(UNIT["3x3"], FORTH, precision, config)
     with pytest.raises(ValueError, match="one group of FP32, not 2"):
         planned(UNIT["groups"], FORTH, SPLIT, TF32_CONFIGS[0])
+
+
+@pytest.mark.parametrize("precision", ["fp32", SPLIT])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_who_names_one_has_it(direction: str, precision: str) -> None:
+    """The planner had asked what a plan without a tile loses, and refused all of them."""
+    config = next(v for v in TF32_CONFIGS if v.bm % 64 == 0)
+    found = plan(Request(UNIT["3x3"], direction, H100, None, precision, config=config))
+    assert (found.config, found.precision) == (config, SPLIT)
+    assert 0 < incurred("predicted", found) < 2.0**-20

@@ -207,3 +207,17 @@ def test_whole_calls_are_those_of_the_reference(library, precision, monkeypatch)
             winolab.conv_forward(
                 Array(x), kept_filter, precision=precision, on_range="raise", **how
             )
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_filters_that_tensor_maps_cannot_read_are_copied(library, monkeypatch, direction) -> None:
+    """Those of PyTorch's memory order: phases had not said that their kernels read w in place."""
+    p = planned("2", direction, "fp16", "Γ1(1,1)")
+    assert p.reads_filters_in_place
+    monkeypatch.setattr(runtime, "planned", lambda request, apart=False: p)
+    a, b = operands(p.problem, direction, "fp16")
+    w = np.moveaxis(np.moveaxis(b, -1, 1).copy(), 1, -1)
+    shape = () if direction == "forward" else (p.problem.x_shape,)
+    call = getattr(winolab, f"conv_{direction}")
+    y = call(Array(a), Array(w), *shape, padding=2, dilation=2)
+    assert too_far(p, a, b, y.values) == 0

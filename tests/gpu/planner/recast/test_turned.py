@@ -16,10 +16,12 @@ from tests.gpu.guarded import UNIT, limits
 from tests.gpu.planner.recast.bounds import check_bound
 from tests.gpu.planner.recast.choices import LONG
 from tests.gpu.planner.recast.kept_filters import by_kept_filter
+from tests.gpu.planner.recast.lying import lying
 from tests.gpu.support.pretended import Array
 from winolab.algorithm import Direct, Problem
 from winolab.device import H100, datasheet
 from winolab.gpu.planner.planner import Choice, candidates, plan
+from winolab.gpu.planner.recast.folded import folded
 from winolab.gpu.planner.recast.turned import TurnedPlan, turned, turned_problem
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import planned as runtime
@@ -187,3 +189,27 @@ def test_rows_far_from_each_other_are_copied(library, monkeypatch, direction, fa
             winolab.conv_forward(distant(a), w, **more)
             assert np.array_equal(out, y)
     assert np.array_equal(out, y)
+
+
+def test_rows_that_begin_at_vectors_are_columns_then(library, monkeypatch) -> None:
+    """Pixels of x lie at no vectors, its rows would in a copy: products of every tap of the turned
+    problem had been planned for the copy, and read x as it lies."""
+    problem = Problem.of((2, 9, 8, 16), (2, 3, 1, 16), padding=(1, 0))
+
+    def chosen(request: Request, near: bool) -> Choice:
+        every = candidates(request)
+        return replace(every, plans=tuple(folded(request, near, LONG, candidates)))
+
+    taken = []
+
+    def planned(request: Request, apart: bool = False) -> TurnedPlan:
+        assert request.aligned_rows
+        assert not request.aligned
+        taken.extend(turned(request, False, LONG, chosen))
+        return taken[0]
+
+    monkeypatch.setattr(runtime, "planned", planned)
+    a, b = operands(problem, "forward", "fp16")
+    x = lying(a, (9 * 8 * 17, 8 * 17, 17, 1))
+    y = winolab.conv_forward(Array(x), Array(b), padding=(1, 0))
+    check_bound(taken[0], a, b, y.values)

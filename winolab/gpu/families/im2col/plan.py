@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from winolab.algorithm import Tile
 from winolab.arguments.words import plural
 from winolab.gpu.families.axes import check_vectors, counted
 from winolab.gpu.families.clusters import KC, MOST_SHARED, MOST_SPLITS, MOST_SUMS
@@ -45,6 +46,11 @@ class Im2colPlan(Tiling, DirectCorrelation):
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
         )
+
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        """F(1, 1) of FP32's parts, whose loss is predicted; else none."""
+        return (self.tile,) if self.config.tf32 else super().tiles
 
     @property
     def simulated(self) -> str:

@@ -56,6 +56,10 @@ class PhasedPlan(ComputedByAnother):
         return f"{self.computing.kernel} in {plural(len(self.phases), 'phase')}"
 
     @property
+    def reads_filters_in_place(self) -> bool:
+        return self.computing.reads_filters_in_place
+
+    @property
     def predicted(self) -> float:
         """Seconds of all phases, each with a transform of the filter, which one has."""
         return sum(p.plan.predicted for p in self.phases)

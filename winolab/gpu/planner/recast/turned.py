@@ -79,7 +79,8 @@ def turned(
         return  # kernels count from pixel to pixel in 32 bits
     if request.direction == "backward_filter" and any(math.prod(v) > MOST for v in maps):
         return  # and from the last of a column to the first of the next, an image nearly
-    asked = replace(request, problem=turned_problem(p, along))
+    # Rows of x that begin at vectors are columns then.
+    asked = replace(request, problem=turned_problem(p, along), aligned_rows=None)
     for plan in within(asked, near, WORTH * least, candidates):
         yield TurnedPlan(request.direction, p, along, plan)
 
