@@ -221,8 +221,10 @@ def execute(
     left: np.ndarray | None = None,
     places: Sequence[Place] = (),
     epilogue: Sequence[np.ndarray] = (),
+    apart: bool = False,
 ) -> np.ndarray:
-    """The result of a plan's kernels for channels-last arrays, a workspace and output of NaN.
+    """The result of a plan's kernels for channels-last arrays, a workspace and output of NaN;
+    ``apart``: of a filter that is made ready beforehand.
 
     Arrays lie in ``places``, or without gaps, and maps as the plan's config takes them to, channels
     last or first. Every array lies between zones of NaN; HostError where one of them or an operand
@@ -236,7 +238,7 @@ def execute(
     places = places or [(ArrayLayout.fresh(s, order), 0) for s, order in every]
     guarded_a, guarded_b = (Guarded.of(v, at) for v, at in zip((a, b), places, strict=False))
     out = Guarded(shape, dtype, places[2])
-    workspace = Guarded((plan.workspace,), "uint8")
+    workspace = Guarded((plan.beside if apart else plan.workspace,), "uint8")
     kernels = kernels or loaded(plan, seed)
     held = {"a": guarded_a, "b": guarded_b, "out": out, "w": workspace}
     views = [g.view(filter=i == filter_at) for i, g in enumerate((guarded_a, guarded_b, out))]
@@ -245,7 +247,14 @@ def execute(
         held |= {"bias": bias, "residual": residual}
         bias_at, residual_at = (g.array.ctypes.data for g in (bias, residual))
         views[2] = replace(views[2], finish=Finish(bias_at, residual_at, 0.0))
-    plan.launch(kernels, *views, workspace.array.ctypes.data, 0)
+    place = workspace.array.ctypes.data
+    if apart:
+        held["filter"] = Guarded((plan.prepared_size,), "uint8")
+        ready = held["filter"].array.ctypes.data
+        plan.prepare(kernels, views[1], ready, 0)
+        plan.run(kernels, views[0], ready, views[2], place, 0)
+    else:
+        plan.launch(kernels, *views, place, 0)
     for name, guarded in held.items():
         guarded.check(name)
     if left is not None:

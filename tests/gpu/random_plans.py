@@ -171,7 +171,8 @@ def run(
     """Run a plan's sources on the CPU: of arrays without gaps, of such as lie anyhow (``aligned``
     and ``ends`` as views.of_plan has them), with ``finished`` of a bias and a residual too, with
     ``spoilt`` with NaN or infinity among the data. Raises Wrong for a result beyond its bound, of
-    other bits by where arrays lie, or not finite where it has to be."""
+    other bits by where arrays lie, or of a filter that was made ready beforehand, or not finite
+    where it has to be."""
     first, second, _ = shapes(p.direction, problem)
     dtype = dtype_of({"fp32": "float32", "fp16": "float16"}.get(p.precision.split("_")[0],
                                                                 "bfloat16"))  # fmt: skip
@@ -235,10 +236,13 @@ def in_every_batch(request: Request, p: Plan, rng: np.random.Generator) -> bool:
 def _elsewhere(
     p: Plan, a: np.ndarray, b: np.ndarray, y: np.ndarray, places: Sequence[Place], **how: Any
 ) -> None:
-    """Raise Wrong where the result of arrays in ``places`` is not ``y``."""
-    again = hosted.execute(p, a, b, dtype=p.out_dtype, places=places, **how).astype(float)
-    if not (again == y).all():
-        raise Wrong(f"{(again != y).sum()} elements are others where arrays lie as {places}: {p}")
+    """Raise Wrong where the result of arrays in ``places``, or of a filter made ready apart, is
+    not ``y``."""
+    for apart in (False, True)[: 2 if p.prepared_size else 1]:
+        again = hosted.execute(p, a, b, dtype=p.out_dtype, places=places, apart=apart, **how)
+        if not ((again := again.astype(float)) == y).all():
+            said = f"where arrays lie as {places}" + ", w made ready apart" * apart
+            raise Wrong(f"{(again != y).sum()} elements are others {said}: {p}")
 
 
 def reached(problem: Problem, p: Plan, at: tuple[int, ...]) -> np.ndarray:
