@@ -75,7 +75,8 @@ def of_plan(
     if gradient:
         a = drawn(first, size, rng, order=order, far=far, **near, **of_x)
         b = drawn(second, size, rng, order=order, far=far, **near, **of_y)
-        of_w = {"aligned": aligned, "side": merges}
+        at_vectors = merges and ArrayLayout.fresh(out).aligned_rows(out_size)
+        of_w = {"aligned": aligned or at_vectors, "side": merges}
         return a, b, drawn(out, out_size, rng, read=False, **near, **of_w)
     of_a, of_out = (of_x, of_y) if p.direction == "forward" else (of_y, of_x)
     a = drawn(first, size, rng, order=order, far=far, **near, **of_a)

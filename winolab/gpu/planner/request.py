@@ -147,7 +147,8 @@ class Plan(Launched, Protocol):
 
     @property
     def merges_pixels(self) -> bool:
-        """Whether pixels of x's and dx's rows, and taps of a filter's, have to lie side by side."""
+        """Whether pixels of x's and dx's rows, and taps of a filter's, have to lie side by side;
+        rows of dw begin at vectors then where a new one's do."""
         ...
 
     @property

@@ -81,6 +81,8 @@ class PlannedCall:
         far = chosen is not None and not _near(out, chosen.neighbours)
         merges = chosen is not None and chosen.merges_pixels
         apart = merges and asked.direction != "forward" and not out.side_by_side
+        if merges and asked.gradient:  # no request says where rows of dw begin
+            apart = apart or out.aligned_rows(out_size) != fresh.aligned_rows(out_size)
         irregular = far or apart or (rows and not out.regular)
         if out is not fresh and (written != asked.out_dtype or irregular):
             out = fresh

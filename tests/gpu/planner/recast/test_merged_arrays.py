@@ -11,10 +11,15 @@ import pytest
 import winolab
 from tests.gpu.families.depthwise.cases import operands
 from tests.gpu.planner.recast.bounds import check_bound
+from tests.gpu.planner.recast.choices import LONG
 from tests.gpu.planner.recast.lying import lying
 from tests.gpu.planner.recast.merged_plans import planned
 from tests.gpu.support.pretended import Array
 from winolab.algorithm import Problem
+from winolab.device import H100
+from winolab.gpu.planner.planner import candidates
+from winolab.gpu.planner.recast.merged import merged
+from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import planned as runtime
 from winolab.gpu.runtime.array_layout import ArrayLayout
 
@@ -47,6 +52,26 @@ def test_gradients_of_one_channel_are_written(library, monkeypatch, strides) -> 
     how = {"stride": problem.stride, "out": Array(out)}
     winolab.conv_backward_data(Array(a), Array(b), problem.x_shape, **how)
     check_bound(p, a, b, out)
+
+
+@pytest.mark.parametrize(("strides", "first"), [((36, 12, 3, 1), 0), ((36, 12, 3, 1), 1),
+                                                ((39, 13, 3, 1), 0)])  # fmt: skip
+def test_gradients_whose_rows_begin_anywhere_are_written_by_a_copy(
+    library, monkeypatch, strides, first
+) -> None:
+    """Four taps of three channels are vectors, which kernels store: none had said that of dw."""
+    problem = Problem.of((2, 9, 16, 3), (16, 3, 4, 3), stride=(1, 4))
+    asked = Request(problem, "backward_filter", H100, None, "fp32_ffma", aligned=False,
+                    aligned_rows=True, aligned_outputs=True)  # fmt: skip
+    p = next(p for p in merged(asked, False, LONG, candidates) if "dwvec" in vars(p.config))
+    assert p.config.dwvec == 2
+    monkeypatch.setattr(runtime, "planned", lambda request, apart=False: p)
+    a, b = operands(problem, "backward_filter", "fp32")
+    dw = lying(np.full(problem.w_shape, np.nan, "float32"), strides, first)
+    how = {"stride": (1, 4), "out": Array(dw), "precision": "fp32_ffma"}
+    winolab.conv_backward_filter(Array(a), Array(b), problem.w_shape, **how)
+    check_bound(p, a, b, dw)
+    assert library.reordered() == ["out"] * (strides[0] != 36 or first != 0)
 
 
 @pytest.mark.parametrize("strides", [(33, 16, 8, 1), (32, 16, 8, 1), (1, 512, 256, 16)])
