@@ -64,7 +64,7 @@ def test_gradients_whose_rows_begin_anywhere_are_written_by_a_copy(
     asked = Request(problem, "backward_filter", H100, None, "fp32_ffma", aligned=False,
                     aligned_rows=True, aligned_outputs=True)  # fmt: skip
     p = next(p for p in merged(asked, False, LONG, candidates) if "dwvec" in vars(p.config))
-    assert p.config.dwvec == 2
+    assert vars(p.config)["dwvec"] == 2
     monkeypatch.setattr(runtime, "planned", lambda request, apart=False: p)
     a, b = operands(problem, "backward_filter", "fp32")
     dw = lying(np.full(problem.w_shape, np.nan, "float32"), strides, first)
