@@ -307,7 +307,7 @@ def main(arguments: list[str] | None = None) -> int:
             for _, p in found:
                 met.update(names(p))
             kernels["refused"] += not found
-            small = found and found[0][1].device.large_blocks and found[0][0].macs <= MOST
+            small = found and found[0][0].macs <= MOST
             if given.run and number % given.run == 0 and small:
                 spoilt = number // given.run % 3 == 0
                 problem, p = found[0]
