@@ -45,6 +45,9 @@ from winolab.ref.error.metrics import ADMISSIBLE
 HEADER = 16 << 10  # bytes by which a workspace may differ: what is about data grew since
 # Kernels that transform nothing, by their names.
 UNTRANSFORMED = "thin", "patches", "skinny", "depthwise", "direct", "grouped", "implicit GEMM"
+CUBLASLT = "cuBLASLt"
+# Families whose kernels have a name that is no tile's, which is the family's.
+BY_NAME = {name: name.lower().replace(" ", "_") for name in (*UNTRANSFORMED, CUBLASLT)}
 NUMBER = re.compile(r"(\w+)=(\d+)")
 
 
@@ -59,7 +62,9 @@ def plan_of(row: Timed) -> Any:
         tile = Tile(int(kernel[2]), int(kernel[3]))
         return (_ffma if row.products == "fp32" else _wgmma)(request, tile, row.variant)
     named = row.kernel, row.variant
-    plans = [p for each in _algorithms(row) for p in _offered(request, each).get(named, ())]
+    family = BY_NAME.get(row.kernel, "")
+    offers = [_offered(request, each, family) for each in _algorithms(row)]
+    plans = [p for offered in offers for p in offered.get(named, ())]
     plans = plans or [p for made in _BY_CONFIG for p in made(request, row)]
     if plans and isinstance(plans[0], WgradColumnsPlan):
         return _sharing(plans[0], row.workspace)
@@ -209,7 +214,7 @@ def _request(layer: Any, direction: str, group: str, device: Any, products: str)
 
 def _algorithms(row: Timed) -> Iterator[Algorithm | None]:
     """What names a row's kernel; None where it runs filters that its tile does not divide."""
-    if row.kernel == "cuBLASLt":
+    if row.kernel == CUBLASLT:
         yield parse_algorithm("direct;variant=cublaslt")
     elif row.kernel in UNTRANSFORMED or "(1,1)" in row.kernel:
         yield parse_algorithm("direct")
@@ -226,15 +231,19 @@ def _algorithms(row: Timed) -> Iterator[Algorithm | None]:
 
 
 @cache
-def _offered(request: Request, algorithm: Algorithm | None) -> dict[tuple[str, str], list[Plan]]:
+def _offered(
+    request: Request, algorithm: Algorithm | None, name: str
+) -> dict[tuple[str, str], list[Plan]]:
     """What families with few block shapes have, by kernel and config, in 16 bits too what errs as
-    much as FP32's may."""
+    much as FP32's may: those of a kernel's ``name``, or "" for all whose kernels have tiles'."""
     tolerance = None if algorithm else Tolerance("direct", ADMISSIBLE)
     asked = replace(request, algorithm=algorithm, tolerance=tolerance)
     found: dict[tuple[str, str], list[Plan]] = {}
     for family in FAMILIES:
         serves = asked.direction in family.directions and asked.precision in family.precisions
-        if serves and not family.name.startswith("gamma"):
+        own = family.name.split(".")[0].removeprefix("wgrad_")
+        meant = own == name if name else own == "direct" or own not in BY_NAME.values()
+        if serves and meant and not family.name.startswith("gamma"):
             for p in _without_errors(family.plans, asked):
                 found.setdefault((p.kernel, str(p.config)), []).append(p)
     return found

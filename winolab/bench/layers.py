@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from winolab.algorithm import Algorithm, Problem, gamma
 from winolab.bench import networks
@@ -26,7 +27,7 @@ class Layer:
     taps: int
     kernel: tuple[int, int, int] | None = None
 
-    @property
+    @cached_property
     def problem(self) -> Problem:
         """Padding ⌊r/2⌋ on both sides, as cuDNN needs it; even filters shrink the input by one."""
         pad = self.taps // 2

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,7 +41,7 @@ class BatchedLayer:
     batch: int = 0
     kernel: None = None  # no paper's is meant
 
-    @property
+    @cached_property
     def problem(self) -> Problem:
         """The layer's shapes."""
         return Problem.of(

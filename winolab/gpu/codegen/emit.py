@@ -103,18 +103,14 @@ def fingerprint(source: str) -> str:
     """A hash of a translation unit: equal ones compile to the same instructions. Comments, line
     ends and names do not count: names of our own are numbered as they come.
     """
-    texts: dict[str, str] = {}  # by name, where each is judged once
     numbers = itertools.count()
-
-    def numbered(match: re.Match[str]) -> str:
-        name = match[0]
-        if name not in texts:
-            given = name[0] == '"' or GIVEN.fullmatch(name)
-            texts[name] = name if given else f"${next(numbers)}"
-        return texts[name]
-
-    code = re.sub(r'"(?:\\.|[^"\\])*"|\b[A-Za-z_]\w*', numbered, re.sub(r"//.*", "", source))
-    return sha256(" ".join(code.split()).encode()).hexdigest()
+    parts = re.split(r'("(?:\\.|[^"\\])*"|\b[A-Za-z_]\w*)', re.sub(r"//.*", "", source))
+    texts = {
+        name: name if name[0] == '"' or GIVEN.fullmatch(name) else f"${next(numbers)}"
+        for name in dict.fromkeys(parts[1::2])
+    }
+    parts[1::2] = map(texts.__getitem__, parts[1::2])
+    return sha256(" ".join("".join(parts).split()).encode()).hexdigest()
 
 
 WGMMA_WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256)  # m64nNk16 of mma.cuh

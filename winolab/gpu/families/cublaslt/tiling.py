@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from winolab.algorithm import Problem
 from winolab.device import Device
@@ -36,7 +37,7 @@ class Tiling:
         """Pixels of x, which are as many as y's."""
         return self.problem.batch * math.prod(self.problem.output)
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, int, int]:
         """Rows, which are the result's last channels, and columns of the result; what is summed."""
         x, y = self.problem.in_channels, self.problem.out_channels
@@ -51,7 +52,7 @@ class Tiling:
         """Products of a launch."""
         return self.problem.batch if self.planes else 1
 
-    @property
+    @cached_property
     def each(self) -> tuple[int, int, int]:
         """The ``sizes`` of one of them: an image has its share of columns, or of what is summed."""
         rows, columns, depth = self.sizes

@@ -174,7 +174,8 @@ def _sized(plan: DepthwisePlan, limit: int | None) -> Iterator[DepthwisePlan]:
         made = (replace(p, shares=n) for p in made for n in cost.shares(p))
     elif plan.config.stages:
         made = (replace(p, workers=cost.workers(p)) for p in made)
-    timed = [replace(p, predicted=cost.seconds(p)) for p in made if p.counted]
-    fitting = [p for p in timed if limit is None or p.workspace <= limit]
+    timed = [(cost.seconds(p), p) for p in made if p.counted]
+    fitting = [(s, p) for s, p in timed if limit is None or p.workspace <= limit]
     if timed:
-        yield min(fitting or timed, key=lambda p: p.predicted)
+        predicted, fastest = min(fitting or timed, key=lambda each: each[0])
+        yield replace(fastest, predicted=predicted)

@@ -192,10 +192,8 @@ def leveled(
         return None
     work_tiles = np.cumsum(stages)
     at = np.searchsorted(work_tiles, begins, side="right")
-    starts = tuple(
-        Start(first + int(i), int(begin - work_tiles[i] + stages[i]), int(end - begin))
-        for i, begin, end in zip(at, begins, ends, strict=True)
-    )
+    before = begins - work_tiles[at] + stages[at]
+    starts = tuple(map(Start, *(v.tolist() for v in (first + at, before, ends - begins))))
     return starts, level + (1 + len(stages) / len(loads)) * cost.part
 
 
