@@ -37,17 +37,18 @@ def translate(source: str) -> str:
         source = source.replace(kernel(name), "")
     elsewhere = OUTER_PRODUCTS.replace("template", "extern template")
     source = source.replace(kernel("ffma"), f"{kernel('ffma')}{elsewhere}\n")
-    source = re.sub(r"^#include <cuda.*$", "", source, flags=re.MULTILINE)
+    # Each pattern begins with what to look for: one that begins with ^ or \b tries every character.
+    source = re.sub(r"#include <cuda.*", "", source)
     source = re.sub(r"asm volatile\(\"fence.mbarrier_init[^;]*;[^;]*;", "", source)
     # Unrolling is for registers; here it would only make the compiler slower.
-    source = re.sub(r"^\s*#pragma unroll.*$", "", source, flags=re.MULTILINE)
+    source = re.sub(r"#pragma unroll.*", "", source)
     source = re.sub(
         r"extern\s+__shared__\s+(?:__align__\(\w+\)\s*)?([\w ]+?)\s+(\w+)\[\];",
         r"\1* const \2 = reinterpret_cast<\1*>(host::now->block->shared());",
         source,
     )
     source = re.sub(
-        r"(?<![\w])__shared__\s+(?:__align__\(\w+\)\s*)?([\w ]+?)\s+(\w+)((?:\[[^\]]+\])*);",
+        r"__shared__\s+(?:__align__\(\w+\)\s*)?([\w ]+?)\s+(\w+)((?:\[[^\]]+\])*);",
         r"using shared_\2 = \1\3; shared_\2& \2 = host::static_shared<shared_\2>(__COUNTER__);",
         source,
     )
@@ -97,7 +98,7 @@ def _kernels(source: str) -> list[tuple[str, str, str, str]]:
     found = []
     spaces = [(match.span(), match.group(1)) for match in re.finditer(SPACES, source)]
     for match in re.finditer(
-        r"\b__global__\b(.*?)\b(?!__)(\w+)\s*\(\s*(?:const|[\w ]+\**)", source, re.DOTALL
+        r"__global__\b(.*?)\b(?!__)(\w+)\s*\(\s*(?:const|[\w ]+\**)", source, re.DOTALL
     ):
         attributes, name = match.groups()
         if ";" in attributes:

@@ -26,6 +26,8 @@ FLAGS = [
     *("-ffp-contract=off", "-fno-strict-aliasing"),
     "-ftrivial-auto-var-init=pattern",  # a register read before it is written is NaN
     *("-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"),
+    # Nobody unwinds their stacks; saying how is a tenth of a compiler's time.
+    *("-fno-unwind-tables", "-fno-asynchronous-unwind-tables"),
 ]
 # No run-time library: host/engine.cpp has what these checks call. They take a fifth of a compiler's
 # time and a quarter of a kernel's, so that one source in CHECKED_EVERY has them, by its digest: a
