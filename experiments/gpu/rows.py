@@ -198,8 +198,8 @@ def where(rows: Iterable[Row]) -> str:
 def devices(rows: Iterable[Row]) -> list[str]:
     """The GPUs of these rows by name, the one that was measured last first."""
     last: dict[str, str] = {}
-    for row in rows:
-        last[row["device"]] = max(last.get(row["device"], ""), row.get("run", ""))
+    for device, run in dict.fromkeys((row["device"], row.get("run", "")) for row in rows):
+        last[device] = max(last.get(device, ""), run)
     return sorted(last, key=lambda name: last[name], reverse=True)
 
 

@@ -177,7 +177,8 @@ def main(
         path = page.write(drawn, report, lambda: bar.advance(task))
     UNFINISHED.unlink(missing_ok=True)
     seconds = time.perf_counter() - started
-    for name, counted in headlines(drawn).items() if table is None else ():
+    counted_by = headlines((t, cells) for t, _, cells in drawn) if table is None else {}
+    for name, counted in counted_by.items():
         if paper in (None, name):
             console.print(f"{facts.named(name)}: {counted.text}", highlight=False)
     if tables and not full:

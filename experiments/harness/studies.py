@@ -27,7 +27,7 @@ from typing import Any
 from experiments.harness import facts
 from experiments.harness.fits import Fit
 from experiments.harness.jobs import Row
-from experiments.harness.tables import Table, rows_of
+from experiments.harness.tables import Cell, Table, rows_of
 
 EXPERIMENTS = Path(__file__).resolve().parents[1]
 # The modules of a study that are looked for; written out, so that tests see what is imported.
@@ -116,17 +116,20 @@ def measured_by(table: Table) -> list[str]:
 
 def results(
     computed_now: Mapping[str, Sequence[Row]] = {}, of: Sequence[Table] | None = None
-) -> list[tuple[Table, list[Row]]]:
-    """Every table, or every one ``of`` these, that has rows, with them: those computed here first.
+) -> list[tuple[Table, list[Row], list[Cell]]]:
+    """Every table, or every one ``of`` these, that has rows, with them and with its cells: those
+    computed here first.
 
     ``computed_now`` has rows by a table's key that stand in the place of the kept ones.
     """
     of = tables() if of is None else of
     found = [
-        (table, list(rows))
+        (table, list(rows), table.cells(rows))
         for table in of
         if not table.sources
         if (rows := computed_now.get(table.key) or rows_of(table)) or table.missing
     ]
     measured = [(table, rows_of(table)) for table in of if table.sources]
-    return found + [(table, rows) for table, rows in measured if rows and table.cells(rows)]
+    return found + [
+        (table, rows, cells) for table, rows in measured if rows and (cells := table.cells(rows))
+    ]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from experiments.harness.facts import ROOT
 from experiments.harness.jobs import Row, Work
@@ -110,7 +110,7 @@ def interval(values: Sequence[float], confidence: float = 0.9) -> tuple[float, f
     mean = float(np.mean(values))
     if len(values) < 2:
         return mean, mean, mean
-    half = float(stats.t.ppf((1 + confidence) / 2, len(values) - 1)) * float(
+    half = float(stdtrit(len(values) - 1, (1 + confidence) / 2)) * float(
         np.std(values, ddof=1) / math.sqrt(len(values))
     )
     return mean, mean - half, mean + half
@@ -118,7 +118,10 @@ def interval(values: Sequence[float], confidence: float = 0.9) -> tuple[float, f
 
 def select(rows: Iterable[Row], **values: Any) -> list[Row]:
     """The rows whose fields have these values."""
-    return [row for row in rows if all(row.get(k) == v for k, v in values.items())]
+    found = list(rows)
+    for name, value in values.items():
+        found = [row for row in found if row.get(name) == value]
+    return found
 
 
 def store(paper: str, rows: Sequence[Row], update: bool = False) -> None:

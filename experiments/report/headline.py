@@ -6,23 +6,17 @@ notebooks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from experiments.harness import facts, studies
-from experiments.harness.jobs import Row
-from experiments.harness.tables import Cell, Table, rows_of
+from experiments.harness import facts
+from experiments.harness.tables import Cell, Table
 from experiments.report.counts import Counts, counts
 
 
-def headlines(
-    results: Iterable[tuple[Table, Sequence[Row]]] | None = None,
-) -> dict[str, Counts]:
-    """By paper's key, by year: the counts of all its tables, from kept rows or from ``results``,
-    tables with their rows."""
+def headlines(results: Iterable[tuple[Table, Iterable[Cell]]]) -> dict[str, Counts]:
+    """By paper's key, by year: the counts of all its tables, given with their cells."""
     found: dict[str, list[Cell]] = {paper: [] for paper in facts.papers()}
-    if results is None:
-        results = [(t, rows_of(t)) for t in studies.tables() if t.paper in found]
-    for table, rows in results:
-        if table.paper in found and (rows or table.missing):
-            found[table.paper] += table.cells(rows)
+    for table, cells in results:
+        if table.paper in found:
+            found[table.paper] += cells
     return {paper: counts(cells) for paper, cells in found.items()}

@@ -31,17 +31,18 @@ MANY = 200  # and those of which the page has the first, where none is judged
 
 
 def write(
-    results: Sequence[tuple[Table, Sequence[Row]]],
+    judged: Sequence[tuple[Table, Sequence[Row], list[Cell]]],
     path: Path,
     told: Callable[[], object] = lambda: None,
 ) -> Path:
-    """Write the report of these tables and their rows; returns its path. ``told`` hears when each
-    table's section is done: its figures take a second each.
+    """Write the report of these tables, their rows and their cells; returns its path. ``told``
+    hears when each table's section is done: its figures take a second each.
 
     One file: a bar of contents, an overview, and a section a paper (or study of our own), of which
     a script shows one at a time.
     """
-    cells = {table.key: table.cells(rows) for table, rows in results}
+    results = [(table, rows) for table, rows, _ in judged]
+    cells = {table.key: cells for table, _, cells in judged}
     names = [*papers(), *(table.paper for table, _ in results)]
     found = {name: mine for name in dict.fromkeys(names)
              if (mine := [pair for pair in results if pair[0].paper == name])}  # fmt: skip

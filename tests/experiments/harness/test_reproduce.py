@@ -85,7 +85,7 @@ def test_what_is_named_is_drawn_alone(table, count: int, rows, monkeypatch, caps
     drawn = []
 
     def write(results, path, _told):
-        drawn.extend(t for t, _ in results)
+        drawn.extend(t for t, *_ in results)
         return path
 
     monkeypatch.setattr(page, "write", write)
