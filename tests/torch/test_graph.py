@@ -92,8 +92,19 @@ def test_compiled_code_has_the_operators(
     if tracked:
         grads = [torch.autograd.grad(v.square().sum(), w)[0] for v in (y, due)]
         assert torch.equal(*grads)
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
+@pytest.mark.filterwarnings("ignore:.*Function'> should not be instantiated")  # dynamo's own
+@pytest.mark.parametrize("kept", [False, True])
+def test_compiled_code_refuses_what_it_cannot_fill(
+    kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kept:
+        monkeypatch.setitem(calls.described_by, torch.Tensor, TORCH.layout_key)
     torch.compiler.reset()
-    due, w = due.detach(), w.detach()
+    x, w = tensors(SHAPES["x"], SHAPES["w"], dtype=torch.float32)
+    due = winolab.conv_forward(x, w)
     into = torch.compile(lambda x, w: winolab.conv_forward(x, w, out=due), backend="aot_eager")
     with pytest.raises(ValueError, match=r"^torch.compile knows no out and no prepared filter"):
         into(x, w)

@@ -12,6 +12,7 @@ import pytest
 
 import winolab
 from tests.gpu import hosted
+from tests.gpu.support.turns import turns
 from winolab.arguments.tolerance import Tolerance
 from winolab.device import H100
 from winolab.gpu.planner.accuracy import direct_rms, incurred, predicted_rms
@@ -123,32 +124,36 @@ def test_winolab_plan_says_it() -> None:
         winolab.plan(LAYER.x_shape, LAYER.w_shape, tolerance=1e-2, algorithm="direct", **how)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16"])
-@pytest.mark.parametrize("direction", DIRECTIONS)
+LAYERS = ((32, 14, 14, 256), 3), ((8, 28, 28, 128), 5), ((8, 28, 28, 128), 9)
+
+
+@pytest.mark.parametrize(
+    ("direction", "precision", "layer"), turns(DIRECTIONS, ["fp32", "fp16"], LAYERS)
+)
 def test_beside_direct_products_the_usual_choice_stays_where_it_errs_little(
-    direction, precision
+    direction, precision, layer
 ) -> None:
     """Layers whose usual plan errs 1 to 10 times as much as direct products."""
-    for shape, taps in (((32, 14, 14, 256), 3), ((8, 28, 28, 128), 5), ((8, 28, 28, 128), 9)):
-        problem = Problem.of(shape, (shape[-1], taps, taps, shape[-1]), padding=taps // 2)
-        usual = plan(Request(problem, direction, H100, precision=precision))
-        times = incurred("direct", usual)
-        assert times >= 1 - 1e-9 or not any(tile.alpha > 1 for tile in usual.tiles)
-        taken = plan(asked(direction, f"direct:{1.01 * times}", precision, problem))
-        assert taken == usual
-        strict = plan(asked(direction, "direct:1.3", precision, problem))
-        assert incurred("direct", strict) <= 1.3
-        assert (strict == usual) == (times <= 1.3)
-        if times > 1.3:  # of those that are admitted, ranked as ever
-            request = Request(problem, direction, H100, precision=precision)
-            limit = usual_limit(request) if direction == "backward_filter" else None
-            limits = {None, limit}  # a gradient's plans within the usual workspace are others
-            every = (candidates(replace(request, workspace_limit=n)).plans for n in limits)
-            admitted = [p for p in chain(*every) if incurred("direct", p) <= 1.3]
-            assert strict in admitted
-            assert strict.predicted <= 1.16 * min(
-                p.predicted for p in admitted if p.workspace <= strict.workspace
-            )
+    shape, taps = layer
+    problem = Problem.of(shape, (shape[-1], taps, taps, shape[-1]), padding=taps // 2)
+    usual = plan(Request(problem, direction, H100, precision=precision))
+    times = incurred("direct", usual)
+    assert times >= 1 - 1e-9 or not any(tile.alpha > 1 for tile in usual.tiles)
+    taken = plan(asked(direction, f"direct:{1.01 * times}", precision, problem))
+    assert taken == usual
+    strict = plan(asked(direction, "direct:1.3", precision, problem))
+    assert incurred("direct", strict) <= 1.3
+    assert (strict == usual) == (times <= 1.3)
+    if times > 1.3:  # of those that are admitted, ranked as ever
+        request = Request(problem, direction, H100, precision=precision)
+        limit = usual_limit(request) if direction == "backward_filter" else None
+        limits = {None, limit}  # a gradient's plans within the usual workspace are others
+        every = (candidates(replace(request, workspace_limit=n)).plans for n in limits)
+        admitted = [p for p in chain(*every) if incurred("direct", p) <= 1.3]
+        assert strict in admitted
+        assert strict.predicted <= 1.16 * min(
+            p.predicted for p in admitted if p.workspace <= strict.workspace
+        )
 
 
 def test_a_direct_plan_errs_as_direct_products_do() -> None:
