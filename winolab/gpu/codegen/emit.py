@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from importlib import resources
 from pathlib import Path
@@ -43,9 +43,9 @@ def unit(
     """
     texts = _with_includes(kernels, files, CONDITIONS.intersection(constants))
     for name, meant in macros.items():
-        texts = [re.sub(rf"\b{name}\b", meant, text) for text in texts]
+        texts = [re.sub(rf"\b{name}\b", meant, t) if name in t else t for t in texts]
     if lean:
-        words = {word for text in texts for word in re.findall(r"\w+", re.sub(r"//.*", "", text))}
+        words = frozenset[str]().union(*map(_words, texts))
         constants = {name: value for name, value in constants.items() if name in words}
     parts = [
         f"// {title}",
@@ -182,11 +182,11 @@ def _with_includes(
     found: list[str] = []
 
     def add(file: Path) -> None:
-        name = _name(file)
+        name, includes = _included(file, given)
         if name in seen:
             return
         seen.add(name)
-        for included, macro in re.findall(INCLUDE, _chosen(file.read_text(), given), re.M):
+        for included, macro in includes:
             beside = file.parent / (included or files[macro])
             add(beside if beside.is_file() else SHARED / beside.name)
         found.append(kernel(name, given))
@@ -194,6 +194,18 @@ def _with_includes(
     for name in kernels:
         add(path(name))
     return found
+
+
+@cache
+def _included(file: Path, given: frozenset[str]) -> tuple[str, list[tuple[str, str]]]:
+    """What ``kernel`` calls a file, and what it includes: names, or macros."""
+    return _name(file), re.findall(INCLUDE, _chosen(file.read_text(), given), re.M)
+
+
+@lru_cache(maxsize=256)
+def _words(text: str) -> frozenset[str]:
+    """The words of a text but for its comments."""
+    return frozenset(re.findall(r"\w+", re.sub(r"//.*", "", text)))
 
 
 def _name(file: Path) -> str:
