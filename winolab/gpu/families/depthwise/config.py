@@ -16,7 +16,7 @@ THREADS = 128  # of a block, that compute
 # Filters whose taps are template parameters, in three dimensions; others are arguments.
 KNOWN = frozenset(
     [
-        *((1, 1, r) for r in range(1, 8)),
+        *((1, 1, r) for r in range(1, 32)),  # sequences' layers have up to 31
         *((1, r, 1) for r in (3, 5, 7)),
         *((1, r, r) for r in (3, 5, 7)),
         (3, 3, 3),
