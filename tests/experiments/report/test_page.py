@@ -58,7 +58,7 @@ class Read(HTMLParser):
 # A table of most papers, and whose figures were not legible: all tables take half a minute.
 KEYS = (
     "lavin_gray_2016 table4", "im2col_winograd_2024 table3", "winrs_2025 figure12",
-    "points layers", "gpu losses", "gpu frontier", "gpu counters", "gpu devices",
+    "points layers", "gpu losses", "gpu counters", "gpu devices",
 )  # fmt: skip
 MOST = {"gpu counters": 60}  # rows of a table whose plans are drawn alike: all take 7 s
 SHARE = 0.3  # of the report that these tables are

@@ -33,7 +33,7 @@ FLAGS = [
 # time and a quarter of a kernel's, so that one source in CHECKED_EVERY has them, by its digest: a
 # fault of a family is in many of its sources, and what changes is drawn anew.
 CHECKS = "-fsanitize=alignment,bounds,null,shift,integer-divide-by-zero"
-CHECKED_EVERY = int(os.environ.get("WINOLAB_CHECKED_EVERY", "4"))
+CHECKED_EVERY = int(os.environ.get("WINOLAB_CHECKED_EVERY", "8"))
 # What takes a kernel's time is in the library beside it, which is compiled once; of the kernel
 # itself the compiler's optimizer would take longer than it saves.
 OPTIMIZED = "-O1"

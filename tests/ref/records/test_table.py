@@ -51,10 +51,11 @@ def times(matrix: Iterable[Iterable[Fraction | int]], vector: list[Any]) -> list
 
 
 @pytest.mark.parametrize("r", WIDTHS)
-def test_every_record_convolves_integers_as_by_hand(r: int) -> None:
-    """Schoolbook sums of 256-bit integers: polynomials that differ agree there by no chance."""
+def test_records_convolve_integers_as_by_hand(r: int) -> None:
+    """Schoolbook sums of 256-bit integers: polynomials that differ agree there by no chance. One
+    record in three, and all of up to four outputs; matrices prove themselves as they are made."""
     draw = random.Random(r).getrandbits
-    for record in (c for c in every() if c.r == r):
+    for record in (c for i, c in enumerate(every()) if c.r == r and (c.n <= 4 or i % 3 == r % 3)):
         made = transforms(record.n, r, record.points)
         g, d = [draw(256) for _ in range(r)], [draw(256) for _ in range(record.n + r - 1)]
         left, right = times(made.G, g), times(made.BT, d)
