@@ -82,9 +82,14 @@ class Gradient:
         return self.stride, self.dilation
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """dw's."""
+        return self.groups * self.out_channels, *self.filter, self.channels
+
+    @property
     def weights(self) -> int:
         """Elements of dw."""
-        return self.groups * self.out_channels * math.prod(self.filter) * self.channels
+        return math.prod(self.sizes)
 
     @property
     def data(self) -> int:
@@ -371,7 +376,7 @@ def parameters(
 
 
 def reduce(
-    kernel: Launcher, gradient: Gradient, dw: View, buckets: int, count: int, early: bool,
+    kernel: Launcher, sizes: tuple[int, ...], dw: View, buckets: int, count: int, early: bool,
     wanted: int = 0, multiprocessors: int = 0,
 ) -> None:  # fmt: skip
     """Launch the sum of ``count`` buckets at address ``buckets`` into dw, or a y with its epilogue.
@@ -379,11 +384,10 @@ def reduce(
     ``early``: Kernel's; ``wanted``: fallback.cuh's flags; ``multiprocessors``: to be filled by
     threads that add up parts of an element's buckets; 0: one adds up all, in the stated order.
     """
-    sizes = gradient.groups * gradient.out_channels, *gradient.filter, gradient.channels
     dense = int(in_order(sizes, dw.strides, 1))
     params = REDUCE_PARAMS.pack(buckets, dw.address, *dw.strides, *sizes, count, dense, wanted)
     params = finished(params, dw, 0, "float32")
-    blocks = -(-gradient.weights // REDUCE_THREADS)
+    blocks = -(-math.prod(sizes) // REDUCE_THREADS)
     kernel((blocks, parts_of(count, blocks, multiprocessors), 1), REDUCE_THREADS, params, early)
 
 

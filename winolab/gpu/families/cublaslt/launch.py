@@ -60,7 +60,7 @@ def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspac
     if call.gradient and images > 1:
         gradient, device = wgrad.Gradient.of(call.problem, unit=False), call.device
         wgrad.reduce(
-            *(kernels[REDUCE], gradient, out, workspace, images, False),
+            *(kernels[REDUCE], gradient.sizes, out, workspace, images, False),
             multiprocessors=device.multiprocessors,
         )
 

@@ -6,11 +6,13 @@ block; the next one does everything else; where the sum is in parts, a last one 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import correlation_params, wgrad
 from winolab.gpu.families.epilogue import finished
 from winolab.gpu.families.fused2d.tiling import FILTER_THREADS, Tiling
-from winolab.gpu.params import Kernels, Params, View, in_order
+from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.request import ITEMSIZE
 
 FILTER_PARAMS = layout("Fused2dFilterParams", "fused2d/filter")
@@ -76,12 +78,8 @@ def add_parts(call: Tiling, kernels: Kernels, out: View, buckets: int, early: bo
     sizes = (c.batch, *c.output, c.groups * c.out_channels)
     if call.gradient:
         sizes = (c.groups * c.out_channels, *c.filter, c.channels)
-    strides = (*out.strides, 1)[:5]
-    ends = call.split_k, int(in_order(sizes, strides, 1)), 0
-    params = wgrad.REDUCE_PARAMS.pack(buckets, out.address, *strides, *sizes, *ends)
-    params = finished(params, out, 0, call.out_dtype)
-    blocks = -(-call.outputs // wgrad.REDUCE_THREADS)
-    kernels["winolab_reduce"]((blocks, 1, 1), wgrad.REDUCE_THREADS, params, early)
+    whole = replace(out, strides=(*out.strides, 1)[:5])
+    wgrad.reduce(kernels["winolab_reduce"], sizes, whole, buckets, call.split_k, early)
 
 
 def filter_params(call: Tiling, group: int, w: View, prepared: int) -> Params:

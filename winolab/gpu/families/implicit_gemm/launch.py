@@ -39,7 +39,7 @@ def launch(
         device = call.device
         whole = out if call.gradient else replace(out, strides=(*out.strides[:4], 1))
         wgrad.reduce(
-            *(kernels["winolab_reduce"], call.result, whole, workspace, call.segments),
+            *(kernels["winolab_reduce"], call.result.sizes, whole, workspace, call.segments),
             *(device.early_launches, wanted, device.multiprocessors),
         )
 

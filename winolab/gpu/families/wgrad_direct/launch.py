@@ -54,7 +54,7 @@ def launch_narrow(
     kernels["winolab_wgrad_direct_narrow"](grid, threads, params)
     if call.segments > 1:
         early, fill = call.device.early_launches, call.device.multiprocessors
-        reduce(kernels["winolab_reduce"], g, out, workspace, call.segments, early, 0, fill)
+        reduce(kernels["winolab_reduce"], g.sizes, out, workspace, call.segments, early, 0, fill)
 
 
 def launch_split(

@@ -28,7 +28,7 @@ def launch(
     if call.segments > 1:
         early = call.device.early_launches
         count = call.segments - 1
-        reduce(kernels["winolab_reduce"], call.gradient, out, workspace, count, early, wanted)
+        reduce(kernels["winolab_reduce"], call.gradient.sizes, out, workspace, count, early, wanted)
 
 
 def launch_pair(
@@ -41,7 +41,7 @@ def launch_pair(
     first = parts[0]
     if count := sum(call.segments for call in parts) - 1:
         early = first.device.early_launches
-        reduce(kernels["winolab_reduce"], first.gradient, out, workspace, count, early)
+        reduce(kernels["winolab_reduce"], first.gradient.sizes, out, workspace, count, early)
 
 
 def packed(call: Tiling, views: tuple[View, View, View], workspace: int, wanted: int = 0) -> Params:

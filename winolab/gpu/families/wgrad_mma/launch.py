@@ -31,7 +31,7 @@ def launch_pair(
 def _add_up(call: Tiling, kernels: Kernels, out: View, workspace: int, segments: int) -> None:
     if segments > 1:
         count, early = segments - call.first, call.device.early_launches
-        reduce(kernels["winolab_reduce"], call.gradient, out, workspace, count, early)
+        reduce(kernels["winolab_reduce"], call.gradient.sizes, out, workspace, count, early)
 
 
 def packed(call: Tiling, views: tuple[View, View, View], workspace: int) -> Params:
