@@ -20,7 +20,6 @@ from winolab.jax.ffi import Call
 from winolab.options import ConvOptions
 from winolab.problem import Problem, shapes
 from winolab.ref import dispatch
-from winolab.ref.operands import arithmetic_of
 from winolab.ref.tolerance.cheapest import foreseen
 
 
@@ -66,9 +65,8 @@ def resolved(question: Question) -> Question:
     if asked.tolerance is None:
         return question
     options = asked.options()
-    operands, result = _kind(question.dtype), _kind(asked.out_dtype)
-    run = arithmetic_of(options.precision, np.empty(0, operands))
-    found = foreseen(options.tolerance, question.problem, run, asked.direction, operands, result)
+    how = options.precision, asked.direction, _kind(question.dtype), _kind(asked.out_dtype)
+    found = foreseen(options.tolerance, question.problem, *how)
     return replace(question, asked=replace(asked, algorithm=str(found), tolerance=None))
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -19,7 +18,6 @@ from winolab.gpu.runtime.arrays import Described
 from winolab.options import ConvOptions
 from winolab.problem import Problem, in_layout, shapes
 from winolab.ref import foreign
-from winolab.ref.operands import arithmetic_of
 from winolab.ref.tolerance.cheapest import foreseen
 from winolab.torch.asked import USUAL_TOLERANCE, Asked
 
@@ -48,10 +46,8 @@ def _chosen(direction: str, problem: Problem, options: ConvOptions, a: Tensor) -
         return options
     if options.tolerance == USUAL_TOLERANCE or problem.empty:
         return replace(options, tolerance=None)
-    operands = dtype_of(a.dtype)
-    result = dtype_of(options.out_dtype or a.dtype)
-    run = arithmetic_of(options.precision, np.empty(0, operands))
-    found = foreseen(options.tolerance, problem, run, direction, operands, result)
+    dtypes = dtype_of(a.dtype), dtype_of(options.out_dtype or a.dtype)
+    found = foreseen(options.tolerance, problem, options.precision, direction, *dtypes)
     return replace(options, algorithm=found, tolerance=None)
 
 

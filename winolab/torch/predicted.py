@@ -155,7 +155,7 @@ def _on_cpu(
     stored = dtype_of(dtype)
     result = FORMAT_OF[stored]
     if how.tolerance and how.tolerance != USUAL_TOLERANCE:
-        algorithm = foreseen(how.tolerance, problem, run, direction, stored, stored)
+        algorithm = foreseen(how.tolerance, problem, how.precision, direction, stored, stored)
     error = expected(U11, U11, problem, algorithm, run, direction=direction).relative_rms
     unit = result.unit_roundoff if result.precision < 24 else 0.0
     return str(algorithm), math.hypot(error, math.sqrt(CONSTANT) * unit), None

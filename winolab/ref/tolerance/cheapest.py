@@ -21,7 +21,7 @@ from winolab.ref.error.moments import CONSTANT, Moments
 from winolab.ref.error.partial_sums import mean_size
 from winolab.ref.error.roundings import Unit
 from winolab.ref.kinds.registry import ENGINES
-from winolab.ref.operands import COMPONENTS
+from winolab.ref.operands import COMPONENTS, arithmetic_of
 from winolab.ref.tolerance.normwise import normwise, products
 
 # A prediction counts as so many times itself: simulated errors are up to 18 % above it, where sums
@@ -71,12 +71,14 @@ def within(
 def foreseen(
     tolerance: Tolerance,
     problem: Problem,
-    run: Arithmetic,
+    precision: str | Arithmetic | None,
     direction: str,
     operands: np.dtype,
     result: np.dtype,
 ) -> Algorithm:
-    """The same for operands of a dtype that are uniform on [-1, 1]. Raises as ``cheapest``."""
+    """The same for operands of a dtype that are uniform on [-1, 1]; ``precision`` None follows
+    these. Raises as ``cheapest``."""
+    run = arithmetic_of(precision, np.empty(0, operands))
     stored = _stored(run, operands)
     format_ = FORMAT_OF.get(_component(result))
     return cheapest(tolerance, problem, run, direction, (U11, U11), format_, stored)
