@@ -74,6 +74,11 @@ def one(where: str, column: str, paper: float | None, ours: float, **more: Any) 
     return Cell(where, column, paper, ours, ours, ours, **more)
 
 
+def claim(text: str, paper: float, ours: float, accepted: Range, note: str = "") -> Cell:
+    """A claim of a paper's prose, which holds where ours lies in the range."""
+    return one("claim", text, paper, ours, accepted=accepted, claim=True, note=note)
+
+
 @dataclass(frozen=True)
 class Table:
     """A table or a figure of a paper that can be regenerated.

@@ -15,8 +15,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from experiments.harness.facts import facts
 from experiments.harness.jobs import Row
-from experiments.harness.tables import Cell, Table, interval, one, select
-from experiments.harness.verdicts import Range, above, at_least, at_most, below
+from experiments.harness.tables import Cell, Table, claim, interval, one, select
+from experiments.harness.verdicts import above, at_least, at_most, below
 from winolab.algorithm import Algorithm, Problem, Tile, direct, dwm
 from winolab.ref.algorithms import winograd
 from winolab.ref.algorithms.dwm import decompose
@@ -207,14 +207,14 @@ def _both(rows: Sequence[Row]) -> list[Cell]:
     text = "DWM FP32's relative error is not amplified by larger kernels: its growth over direct's"
     return [
         *_better(rows, kernels[1:]),
-        _claim("Winograd FP32 loses more with every kernel: least growth", 1, min(growths),
+        claim("Winograd FP32 loses more with every kernel: least growth", 1, min(growths),
                above(1)),
-        _claim(text, 1, grown["dwm"] / grown["direct"], at_most(1)),
+        claim(text, 1, grown["dwm"] / grown["direct"], at_most(1)),
         one(f"{rows[0]['ndim']}-D", f"DWM FP32's relative error, {kernels[-1]} taps over 3", None,
             grown["dwm"]),
-        _claim("DWM FP32 is no worse than FP32: its MSE over direct's", 1, largest, at_most(1)),
-        _claim("DWM FP16 does not overflow: part not finite", 0, broken, at_most(0)),
-        _claim("DWM FP32 keeps the error under this: largest MSE", error, top, below(error)),
+        claim("DWM FP32 is no worse than FP32: its MSE over direct's", 1, largest, at_most(1)),
+        claim("DWM FP16 does not overflow: part not finite", 0, broken, at_most(0)),
+        claim("DWM FP32 keeps the error under this: largest MSE", error, top, below(error)),
     ]  # fmt: skip
 
 
@@ -231,7 +231,7 @@ def _better(rows: Sequence[Row], kernels: Sequence[int]) -> list[Cell]:
         )
         name = precision.upper()
         text = f"DWM {name} loses less than Winograd {name}, kernels above 3"
-        cells.append(_claim(text, 1, least, above(1)))
+        cells.append(claim(text, 1, least, above(1)))
     return cells
 
 
@@ -251,7 +251,7 @@ def _claims2d(rows: Sequence[Row]) -> list[Cell]:
         # "Approaches": nearer to FP16's than to FP32's, as ratios.
         nearness = abs(math.log(single)) / abs(math.log(half))
         text = f"Winograd FP32 approaches FP16, {kernel} taps: its distance to FP32 over that to it"
-        cells.append(_claim(text, 1, nearness, above(1)))
+        cells.append(claim(text, 1, nearness, above(1)))
     return cells
 
 
@@ -262,11 +262,11 @@ def _claims3d(rows: Sequence[Row]) -> list[Cell]:
             row["not_finite"] for row in select(rows, column="winograd fp16", kernel=kernel)
         )
         text = f"Winograd FP16 is all NaN: part not finite, {kernel} taps"
-        cells.append(_claim(text, 1, broken, at_least(1)))
+        cells.append(claim(text, 1, broken, at_least(1)))
     better = [_ratio(rows, "dwm fp32", "direct fp32", kernel=k) for k in sorted(KERNELS[3])]
     share = float(np.mean([ratio < 1 for ratio in better]))
     text = "DWM FP32 loses less than FP32 in most convolutions: share of kernels"
-    cells.append(_claim(text, 1, share, above(0.5)))
+    cells.append(claim(text, 1, share, above(0.5)))
     return cells
 
 
@@ -280,24 +280,24 @@ def _dimension_cells(rows: Sequence[Row]) -> list[Cell]:
         ]
         # An order of magnitude, as the paper writes E-07.
         text = f"6-D: MSE of Winograd over DWM's, {kernel} taps"
-        cells.append(_claim(text, least, over[-1], (least, 10 * least)))
+        cells.append(claim(text, least, over[-1], (least, 10 * least)))
         worse = {
             (d, seed): _ratio(rows, "winograd fp32", "dwm fp32", kernel=kernel, ndim=d, seed=seed)
             for d, seed in dict.fromkeys((r["ndim"], r["seed"]) for r in rows)
         }
         own = min(ratio for (_, seed), ratio in worse.items() if seed == first)
         text = f"Winograd always performs worse than DWM, {kernel} taps: least ratio of MSE"
-        cells.append(_claim(text, 1, own, above(1), f"of the paper's seed, {first}"))
+        cells.append(claim(text, 1, own, above(1), f"of the paper's seed, {first}"))
         cells.append(one(f"{kernel} taps", "least ratio of MSE, Winograd over DWM, of every seed",
                          None, min(worse.values())))  # fmt: skip
         lost = [_relative(rows, "winograd fp32", kernel=kernel, ndim=d) for d in DIMENSIONS]
         growth = min(b / a for a, b in pairwise(lost))
         text = f"Winograd worsens with every dimension, {kernel} taps: least growth"
-        cells.append(_claim(text, 1, growth, above(1)))
+        cells.append(claim(text, 1, growth, above(1)))
         # "Stable": from one dimension to six it grows no more than direct convolution's does.
         grown = [_growth(rows, f"{name} fp32", kernel) for name in ("dwm", "direct")]
         text = f"DWM's relative error is stable, {kernel} taps: its growth over that of direct's"
-        cells.append(_claim(text, 1, grown[0] / grown[1], at_most(1)))
+        cells.append(claim(text, 1, grown[0] / grown[1], at_most(1)))
     return cells
 
 
@@ -316,10 +316,6 @@ def _relative(rows: Sequence[Row], column: str, **chosen) -> float:
     lost = [math.inf if row["mse"] is None else row["mse"] for row in mine]
     truth = [row["rms_truth"] for row in mine]
     return float(np.mean(np.sqrt(lost) / truth))
-
-
-def _claim(text: str, paper: float, ours: float, accepted: Range, note: str = "") -> Cell:
-    return one("claim", text, paper, ours, accepted=accepted, claim=True, note=note)
 
 
 CLAIMS = "a claim of the paper's prose holds; the table's numbers did not survive"

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from experiments.harness.jobs import Row
-from experiments.harness.tables import Cell, Table, none, one, select
-from experiments.harness.verdicts import Range, above, at_most
+from experiments.harness.tables import Cell, Table, claim, none, one, select
+from experiments.harness.verdicts import above, at_most
 from papers.dwm_2021 import networks
 from papers.dwm_2021.accuracy import CLAIMS, POINTS
 from winolab.algorithm import Algorithm, Problem, Tile, Winograd, direct, dwm
@@ -174,16 +174,16 @@ def _claims(rows: Sequence[Row]) -> Iterator[Cell]:
         if math.isinf(first):  # neither has overflowed, or DWM alone
             later = min(later, 1.0)
         text = f"{name}: Winograd FP16 gets NaN from smaller data on than DWM: ratio of scales"
-        yield replace(_claim(text, later, above(1)), paper=1.0)
+        yield claim(text, 1.0, later, above(1))
         # Where nothing has overflowed, nobody's outputs could disagree.
         for column in ("dwm", "direct") if math.isfinite(first) else ():
             text = f"{name}: where Winograd overflows first, {column} does not: part not finite"
-            yield _claim(text, _broken(mine, column, at), at_most(0))
+            yield claim(text, 0.0, _broken(mine, column, at), at_most(0))
     for name in ("SPyNet", "TOFlow"):
         if mine := [r for r in select(rows, network=name) if max(_taps(r)) > 3]:
             worse = _lost(mine, "winograd") / _lost(mine, "dwm")
             text = f"{name}: DWM FP16 loses less than Winograd FP16, kernels above 3"
-            yield replace(_claim(text, worse, above(1)), paper=1.0)
+            yield claim(text, 1.0, worse, above(1))
 
 
 def _taps(row: Row) -> list[int]:
@@ -194,10 +194,6 @@ def _lost(rows: Sequence[Row], column: str) -> float:
     """Relative RMS of one column, a mean over layers and seeds; NaN where no output is finite."""
     found = [row["relative_rms"] for row in select(rows, column=column)]
     return float(np.mean([math.nan if value is None else value for value in found]))
-
-
-def _claim(text: str, ours: float, accepted: Range) -> Cell:
-    return one("claim", text, 0.0, ours, accepted=accepted, claim=True)
 
 
 RANGES = Table(

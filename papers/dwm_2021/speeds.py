@@ -16,11 +16,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import betaincinv
 
 from experiments.harness.jobs import Row
 from experiments.harness.missing import not_reproduced
-from experiments.harness.tables import Cell, Table, none, one, select, stored
+from experiments.harness.tables import Cell, Table, claim, none, one, select, stored
 from experiments.harness.verdicts import Range, Verdict, above, at_least, below
 from papers.dwm_2021.costs import dwm_multiplications
 from papers.dwm_2021.derived.memory import memory_claims
@@ -57,7 +57,7 @@ def _claims(ndim: int, rows: Sequence[Row]) -> Iterator[Cell]:
     """What the prose says of Tables 5 and 6; NaN where nothing was measured."""
     larger = [row for row in rows if row["kernel_taps"][-1] > 3]
     least = min(_ratios(larger, "winograd", "dwm"), default=math.nan)
-    yield _claim("DWM outperforms Winograd above 3 taps: least ratio of times", 1, least, above(1))
+    yield claim("DWM outperforms Winograd above 3 taps: least ratio of times", 1, least, above(1))
     every = [p.filter[-1] for *_, p in layers() if p.ndim == ndim]
     if ffts := list(_ratios(rows, "fft", "dwm")):
         text = "DWM is better than FFT in almost every case: part of them"
@@ -65,7 +65,7 @@ def _claims(ndim: int, rows: Sequence[Row]) -> Iterator[Cell]:
         yield sampled(text, 1, won, len(ffts), at_least(ALMOST), len(every))
     means = [_mean(_ratios(_of(rows, kernel), "torch", "dwm")) for kernel in KERNELS[ndim]]
     growth = min((b / a for a, b in pairwise(means)), default=math.nan)
-    yield _claim("cuDNN over DWM grows with the kernel: least growth", 1, growth, above(1))
+    yield claim("cuDNN over DWM grows with the kernel: least growth", 1, growth, above(1))
     largest = [row for kernel in LARGE[ndim] for row in _of(rows, kernel)]
     least = min(_ratios(largest, "torch", "dwm"), default=math.nan)
     text = "DWM outperforms cuDNN for the largest kernels: least ratio of times"
@@ -74,7 +74,7 @@ def _claims(ndim: int, rows: Sequence[Row]) -> Iterator[Cell]:
     yield _of_all(text, least, above(1), f"{left} of {due} cases not measured" if left else "")
     most = max(_ratios(rows, "torch", "dwm"), default=math.nan)
     text = "DWM is even faster than cuDNN in some situations: greatest ratio of times"
-    yield _claim(text, 1, most, above(1))
+    yield claim(text, 1, most, above(1))
 
 
 def _of(rows: Sequence[Row], kernel: int) -> list[Row]:
@@ -163,7 +163,7 @@ def _left(measured: Collection[str]) -> str:
 def _of_all(text: str, ours: float, accepted: Range, left: str) -> Cell:
     """A claim of every case, one of which refutes it; with some left, of which the note tells, what
     holds on the others is open."""
-    cell = _claim(text, 1, ours, accepted, left)
+    cell = claim(text, 1, ours, accepted, left)
     return replace(cell, standing=Verdict.OPEN) if left and cell.agrees else cell
 
 
@@ -187,7 +187,7 @@ def _memory(rows: Sequence[Row]) -> list[Cell]:
             found[len(taps), size, taps[-1]] = ratio = held["dwm"] / held["direct"]
             cells.append(one(row["label"], "memory, DWM over direct", None, ratio))
     told = memory_claims(found)
-    return cells + [_claim(text, 1, ours, accepted) for text, ours, accepted in told]
+    return cells + [claim(text, 1, ours, accepted) for text, ours, accepted in told]
 
 
 def _measured_share(rows: Sequence[Row]) -> list[Cell]:
@@ -229,8 +229,8 @@ def sampled(text: str, paper: float, yes: int, of: int, accepted: Range, every: 
 def part_interval(part: float, of: Any) -> tuple[Any, Any]:
     """Clopper & Pearson's interval of a part of cases drawn, for one number of them or many."""
     yes, tail = part * of, (1 - CONFIDENCE) / 2
-    low = stats.beta.ppf(tail, yes, of - yes + 1) if part > 0 else 0 * yes
-    high = stats.beta.ppf(1 - tail, yes + 1, of - yes) if part < 1 else 1 + 0 * yes
+    low = betaincinv(yes, of - yes + 1, tail) if part > 0 else 0 * yes
+    high = betaincinv(yes + 1, of - yes, 1 - tail) if part < 1 else 1 + 0 * yes
     return low, high
 
 
@@ -245,10 +245,6 @@ def _phases(mine: Sequence[dict[str, float]]) -> Iterator[Cell]:
     ratios = [us["direct"] / us["phases"] for us in mine if {"direct", "phases"} <= us.keys()]
     if ratios:
         yield one("strided shapes", "time of direct over phases", None, _mean(iter(ratios)))
-
-
-def _claim(text: str, paper: float, ours: float, accepted: Range, note: str = "") -> Cell:
-    return one("claim", text, paper, ours, accepted=accepted, claim=True, note=note)
 
 
 def _table(name: str, title: str, cells: Callable[[Sequence[Row]], list[Cell]]) -> Table:

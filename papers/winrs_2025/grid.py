@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from experiments.harness.facts import table
-from experiments.harness.tables import Cell, Table, one, select
+from experiments.harness.tables import Cell, Table, claim, one, select
 from experiments.harness.verdicts import Verdict, at_most, rounds_to
 from winolab.algorithm import Problem
 from winolab.ref.algorithms.winrs.plan import data_size, plan
@@ -170,11 +170,11 @@ def cells_figure9(rows: Sequence[Row]) -> list[Cell]:
         ]
     growth = max(b["segments"] / a["segments"] for a, b in pairwise(chosen))
     text = "segments fall as channels grow: largest ratio of a step"
-    found.append(one("claim", text, 1, growth, accepted=at_most(1), claim=True))
+    found.append(claim(text, 1, growth, at_most(1)))
     last = max(chosen, key=lambda row: row["channels"])
     text = "no workspace at 1024 channels: MiB"
     value = float(last["workspace_mib"])
-    found.append(one("claim", text, 0, value, accepted=at_most(0), claim=True))
+    found.append(claim(text, 0, value, at_most(0)))
     return found
 
 
