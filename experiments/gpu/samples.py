@@ -90,7 +90,7 @@ def current() -> list[Row]:
 def peers(rows: Iterable[Row]) -> tuple[list[Row], list[Row]]:
     """The rows without cuDNN's fastest, and all rows of the cases that have it."""
     every = list(rows)
-    judged = {layer_rows.key(row) for row in every if row["method"] == "cudnn"}
+    judged = layer_rows.judged(every)
     return (
         [row for row in every if row["method"] != "cudnn"],
         [row for row in every if layer_rows.key(row) in judged],

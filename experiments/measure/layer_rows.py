@@ -59,9 +59,14 @@ def there(rows: Iterable[Row], search: bool = False) -> dict[tuple[str, str, str
     """The row of what was picked for each case; ``search``: without a source, so that it is due,
     where a case has no row of cuDNN's."""
     rows = list(rows)
-    judged = {key(row) for row in rows if row["method"] == "cudnn"}
-    return {key(row): row if not search or key(row) in judged else row | {"source": ""}
+    beside = judged(rows)
+    return {key(row): row if not search or key(row) in beside else row | {"source": ""}
             for row in rows if row.get("chosen")}  # fmt: skip
+
+
+def judged(rows: Iterable[Row]) -> set[tuple[str, str, str]]:
+    """The cases that have a row of cuDNN's."""
+    return {key(row) for row in rows if row["method"] == "cudnn"}
 
 
 def key(row: Row) -> tuple[str, str, str]:

@@ -42,7 +42,7 @@ from experiments.harness.pytorch import tf32
 from experiments.measure.networks import UNet, VideoDecoder
 from experiments.measure.throughput import stored
 from experiments.networks import others
-from experiments.networks.aims import older
+from experiments.networks.aims import ORDERS, STEPS, older
 from experiments.networks.backbones import resnet, vgg
 from experiments.networks.deviations import Kept, deviations, numbers
 from winolab.bench.timing import Laps
@@ -94,7 +94,7 @@ NETWORKS = {
     ),
 }
 FORMATS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-ORDERS, MODES, STEPS = ("first", "last"), ("eager", "compiled"), ("forward", "training")
+MODES = "eager", "compiled"
 
 
 @dataclass(frozen=True)
