@@ -48,6 +48,7 @@ from winolab.ref import epilogue
 from winolab.ref.algorithms import convolution
 
 CORRELATIONS = DIRECTIONS[:2]
+EVERY, LAST = slice(None), slice(-1, None)
 FLAT = {name: p for name, p in PROBLEMS.items() if p.ndim < 3} | {
     "one row": layer((2, 1, 24, 8), (3, 3), padding=1),
     "one column": layer((2, 17, 1, 8), (5, 5), padding=2, stride=2),
@@ -62,11 +63,18 @@ FLAT = {name: p for name, p in PROBLEMS.items() if p.ndim < 3} | {
 NAMES = list(FLAT)
 
 
-def twins(problem: Problem, direction: str, precision: str, **how: Any) -> list[DepthwisePlan]:
-    """A plan of every config of planes."""
-    d = offered(problem, direction, precision)[0].shape
-    sizes = planes(d, direction == "backward_filter", ITEMSIZE[DTYPES[precision]])
-    found = [offered(problem, direction, precision, config=v, **how) for v in sizes]
+def sizes(problem: Problem, direction: str, precision: str) -> list[Config]:
+    """Every config of planes."""
+    d, itemsize = Depthwise.of(problem, direction), ITEMSIZE[DTYPES[precision]]
+    return [*planes(d, direction == "backward_filter", itemsize)]
+
+
+def twins(
+    problem: Problem, direction: str, precision: str, which: slice = EVERY, **how: Any
+) -> list[DepthwisePlan]:
+    """A plan of every config of planes, or of some."""
+    some = sizes(problem, direction, precision)[which]
+    found = [offered(problem, direction, precision, config=v, **how) for v in some]
     return [p for (p,) in found]
 
 
@@ -85,10 +93,11 @@ def test_results_are_those_of_fp64(name: str, direction: str) -> None:
     whose taps have to fit registers, in one share and in several."""
     at = NAMES.index(name) + DIRECTIONS.index(direction)
     precision = PRECISIONS[at % 3]
-    found = twins(FLAT[name], direction, precision)
+    count = len(sizes(FLAT[name], direction, precision))
     gradient = direction == "backward_filter"
-    assert bool(found) == (not gradient or math.prod(FLAT[name].filter) <= MOST_CHUNK)
-    some = [found[43 * at % len(found)]] if found else []  # every size: see below
+    assert (count > 0) == (not gradient or math.prod(FLAT[name].filter) <= MOST_CHUNK)
+    first = 43 * at % count if count else 0  # every size: see below
+    some = twins(FLAT[name], direction, precision, slice(first, first + 1))
     for p in [*some, *(replace(p, shares=3) for p in some if gradient)]:
         a, b = operands(p.problem, direction, precision)
         assert too_far(p, a, b, on_cpu(p, a, b)) == 0, p
@@ -105,7 +114,8 @@ def test_every_config(direction: str, stride: int, precision: str) -> None:
     """Threads that outputs fill and others, vectors of every size; results in FP32. Strides take
     turns."""
     problem = layer((1, 9, 16, 3), (3, 3), stride=stride, padding=1)
-    for p in twins(problem, direction, precision, out_dtype="float32")[stride - 1 :: 2]:
+    half = slice(stride - 1, None, 2)
+    for p in twins(problem, direction, precision, half, out_dtype="float32"):
         a, b = operands(problem, direction, precision)
         assert too_far(p, a, b, hosted.execute(p, a, b)) == 0, p
 
@@ -119,7 +129,8 @@ def test_the_bits_are_those_of_kernels_on_channels(name: str) -> None:
         a, b = operands(problem, direction, "fp32")
         if walking:
             expected = on_cpu(walking[0], a, b)
-            assert (on_cpu(twins(problem, direction, "fp32")[-1], a, b) == expected).all()
+            (p,) = twins(problem, direction, "fp32", LAST)
+            assert (on_cpu(p, a, b) == expected).all()
 
 
 def test_integers_are_exact_and_adjoint() -> None:
@@ -127,33 +138,34 @@ def test_integers_are_exact_and_adjoint() -> None:
         problem = FLAT[name]
 
         def computed(direction: str, a: Any, b: Any, problem: Problem = problem) -> Any:
-            return on_cpu(twins(problem, direction, "fp32")[-1], a, b)
+            return on_cpu(twins(problem, direction, "fp32", LAST)[0], a, b)
 
         check_adjoint(problem, DIRECTIONS, "f", computed, most=4)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_infinities_and_nan_stay_with_their_plane_and_windows(precision: str) -> None:
-    """Both directions and filters take turns, in each precision."""
+    """Both directions and filters take turns, in each precision, and so do configs."""
     problems = (
         layer((2, 6, 16, 3), (3, 3), padding=1),
         layer((1, 12, 8, 2), (11, 11), padding=5),
     )
     for turn, problem in enumerate(problems, PRECISIONS.index(precision)):
+        some = slice(-1 - turn, None, -7)
         direction = CORRELATIONS[turn % 2]
         a, b = operands(problem, direction, precision)
         a[0, 2, 4, 1], a[-1, 5, -1, 0] = np.inf, np.nan
         mark = np.where(np.isfinite(a.astype(float)), 0.0, 1.0)
         ones = np.ones(b.shape)
         expected = getattr(convolution, direction)(mark, ones, problem) > 0
-        for p in twins(problem, direction, precision)[::3]:
+        for p in twins(problem, direction, precision, some):
             y = on_cpu(p, a, b).astype(float)
             assert (~np.isfinite(y) == expected).all(), p
 
 
 def test_threads_in_another_order_compute_the_same_bits() -> None:
     for direction in DIRECTIONS:
-        p = twins(FLAT["many channels"], direction, "fp32")[-1]
+        (p,) = twins(FLAT["many channels"], direction, "fp32", LAST)
         a, b = operands(p.problem, direction, "fp32")
         assert (on_cpu(p, a, b) == hosted.execute(p, a, b, seed=3)).all()
 
@@ -290,8 +302,8 @@ def test_a_named_config_works_on_any_arrays(library) -> None:
     """It copies both ends of rows, and is offered for nothing else."""
     problem = FLAT["vectors"]
     a, b = operands(problem, "forward", "fp32")
-    config = twins(problem, "forward", "fp32")[-1].config
-    p = twins(problem, "forward", "fp32")[-1]
+    (p,) = twins(problem, "forward", "fp32", LAST)
+    config = p.config
     got = convolve("forward", problem, Array(a), Array(b), ConvOptions(config=config))
     assert sorted(library.reordered()) == ["a", "out"]
     assert too_far(p, a, b, got.values) == 0
