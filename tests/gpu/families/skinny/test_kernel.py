@@ -26,7 +26,7 @@ def on_cpu(p: SkinnyPlan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("name", "direction", "precision"), turns(PROBLEMS, DIRECTIONS, PRECISIONS)
+    ("name", "direction", "precision"), turns(PROBLEMS, DIRECTIONS, PRECISIONS, of=3)
 )
 def test_results_are_those_of_fp64(name: str, direction: str, precision: str) -> None:
     found = offered(PROBLEMS[name], direction, precision)
@@ -78,7 +78,7 @@ def test_random_problems() -> None:
     """Any plan of the one generator's, made few positions of one tap; arrays that lie anyhow, with
     an epilogue; NaN and infinity reach what depends on them alone."""
     ran = 0
-    for number in range(120):
+    for number in range(60):
         if not (one := random_plans.drawn("skinny", number)):
             continue
         given = one.request.problem
@@ -99,7 +99,7 @@ def test_random_problems() -> None:
                 problem, p, np.random.default_rng(number), spoilt=number % 2 == 0, finished=True
             )
             ran += 1
-    assert ran >= 60
+    assert ran >= 30
 
 
 def test_integers_are_exact_and_adjoint() -> None:
