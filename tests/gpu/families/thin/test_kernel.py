@@ -34,13 +34,13 @@ CASES = [(d, name) for d in DIRECTIONS for name in served(d)]
 
 @pytest.mark.parametrize(("direction", "name"), CASES)
 def test_results_are_those_of_fp64(direction: str, name: str) -> None:
-    """Both kinds compute where both serve, by the fewest lanes and by the most; FP32 in one
-    direction, 16 bits in the other."""
+    """Both kinds compute where both serve, by the most lanes, or else one by the fewest or by the
+    most; FP32 in one direction, 16 bits in the other."""
     turn = [*PROBLEMS].index(name) + DIRECTIONS.index(direction)
     precision = "fp32" if turn % 2 else ("fp16", "bf16")[len(name) % 2]
     found = offered(PROBLEMS[name], direction, precision)
-    ends = {p.config.kind: p for p in found} | {"": found[0]}
-    for p in ends.values():
+    ends = [*{p.config.kind: p for p in found}.values()]
+    for p in ends if len(ends) > 1 or turn // 2 % 2 else found[:1]:
         a, b = operands(p.problem, direction, precision)
         assert too_far(p, a, b, on_cpu(p, a, b)) == 0, p
 
@@ -116,7 +116,9 @@ def test_random_problems() -> None:
             p = found[number % len(found)]
             random_plans.run(problem, p, np.random.default_rng(number), spoilt=True)
             ran += 1
-    assert ran >= 5
+        if ran == 16:
+            break
+    assert ran == 16
 
 
 def test_integers_are_exact_and_adjoint() -> None:

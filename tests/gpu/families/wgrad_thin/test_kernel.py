@@ -28,13 +28,13 @@ def on_cpu(p: WgradThinPlan, a: np.ndarray, b: np.ndarray, **how) -> np.ndarray:
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_results_are_those_of_fp64(name: str) -> None:
-    """Both sides compute where both serve, by the smallest blocks and by the largest; FP32 and 16
-    bits take turns."""
+    """Both sides compute where both serve, by the largest blocks, or else by the smallest or the
+    largest; FP32 and 16 bits take turns."""
     turn = [*PROBLEMS].index(name)
     precision = "fp32" if turn % 2 else ("fp16", "bf16")[turn // 2 % 2]
     found = offered(PROBLEMS[name], precision)
-    ends = {p.config.wide: p for p in found} | {"": found[0]}
-    for p in ends.values():
+    ends = [*{p.config.wide: p for p in found}.values()]
+    for p in ends if len(ends) > 1 or turn // 2 % 2 else found[:1]:
         a, b = operands(p.problem, GRADIENT, precision)
         assert too_far(p, a, b, on_cpu(p, a, b)) == 0, p
 
@@ -54,8 +54,9 @@ def test_results_on_a_gpu_are_those_of_fp64(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["1x1 to 2", "stem"])
 def test_every_block_shape(name: str) -> None:
-    for precision in ("fp32", "fp16"):
-        for p in offered(PROBLEMS[name], precision):
+    """Problems take turns with precisions."""
+    for turn, precision in enumerate(("fp32", "fp16"), name == "stem"):
+        for p in offered(PROBLEMS[name], precision)[turn % 2 :: 2]:
             a, b = operands(p.problem, GRADIENT, precision)
             assert too_far(p, a, b, on_cpu(p, a, b)) == 0, p
 
