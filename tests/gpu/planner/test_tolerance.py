@@ -128,7 +128,7 @@ LAYERS = ((32, 14, 14, 256), 3), ((8, 28, 28, 128), 5), ((8, 28, 28, 128), 9)
 
 
 @pytest.mark.parametrize(
-    ("direction", "precision", "layer"), turns(DIRECTIONS, ["fp32", "fp16"], LAYERS)
+    ("direction", "precision", "layer"), turns(DIRECTIONS, ["fp32", "fp16"], LAYERS, of=3)
 )
 def test_beside_direct_products_the_usual_choice_stays_where_it_errs_little(
     direction, precision, layer
