@@ -189,13 +189,14 @@ void run_cluster() {
   if (m.copies) fail("the block ended before its copies arrived");
 }
 
+// The block before it in `b` left its bytes and guards alone to be poisoned again.
 void prepare(Block& b, Dim3 index, unsigned rank, size_t dynamic_bytes) {
   const Dim3 size = machine.block;
   b.index = index;
   b.rank = rank;
+  memset(b.memory, POISON, b.bytes + 2 * GUARD);
   b.dynamic_bytes = b.bytes = dynamic_bytes;
   b.live = size.size();
-  memset(b.memory, POISON, SHARED_LIMIT + 2 * GUARD);
   memset(b.statics, 0, sizeof b.statics);
   for (Meeting& meeting : b.named) meeting = Meeting();
   for (unsigned w = 0; w * WARP < size.size(); ++w) {
@@ -249,6 +250,7 @@ void launch(const Kernel& kernel, size_t dynamic_bytes) {
   }
   for (unsigned b = 0; b < m.cluster; ++b) {
     m.blocks[b].memory = (char*)aligned_alloc(1024, SHARED_LIMIT + 2 * GUARD);
+    memset(m.blocks[b].memory, POISON, SHARED_LIMIT + 2 * GUARD);
     m.blocks[b].warps = array<Warp>((threads + WARP - 1) / WARP);
     m.blocks[b].fibers = m.fibers + (size_t)b * threads;
   }
