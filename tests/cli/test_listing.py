@@ -79,7 +79,7 @@ def test_moduli_are_whole_where_there_is_room() -> None:
         assert all(record.points in shown for record in found)
         assert "…" not in shown
         assert "--wide" not in shown
-        narrow = " ".join(CliRunner().invoke(app, asked).stdout.split())
-        assert longest not in narrow
-        assert "Moduli that end in … are whole with --wide." in narrow
+    narrow = " ".join(CliRunner().invoke(app, asked).stdout.split())
+    assert longest not in narrow
+    assert "Moduli that end in … are whole with --wide." in narrow
     assert "…" not in CliRunner().invoke(app, ["records", "2", "3"]).stdout
