@@ -2,12 +2,12 @@
 
 ``python -m experiments.measure.ways.positions [--seconds S]`` measures networks' layers that the
 tensor maps of ``im2col`` and ``wgrad_im2col`` reach, those whose rows are not there yet or whose
-pick has changed, in an order that makes what time allows a sample: first correlations in FP32,
-beside which stand all blocks of TF32 parts, which no plan has by itself; then 16 bits. Rows go to
-experiments/results/positions.jsonl, as ``experiments.measure.layers`` has them: ``winolab`` is what
-the planner picks (``chosen``), the MOST block shapes of this family of the least predicted time, a
-FEW others and the fastest predicted of every other family; ``torch`` each memory order in benchmark
-mode.
+pick has changed, in an order that makes what time allows a sample: first FP32, filter gradients
+before correlations, beside which stand all blocks of TF32 parts, which no plan has by itself; then
+16 bits. Rows go to experiments/results/positions.jsonl, as ``experiments.measure.layers`` has them:
+``winolab`` is what the planner picks (``chosen``), the MOST block shapes of this family of the
+least predicted time, a FEW others and the fastest predicted of every other family; ``torch`` each
+memory order in benchmark mode.
 
 ``--summary`` shows of the rows that are there, without a GPU, by direction, batch and the layers'
 group: speeds over PyTorch's of the pick and of the fastest plan that has no such copies.
@@ -32,6 +32,7 @@ from winolab.device import Device, datasheet
 from winolab.gpu.families.im2col.config import TF32_CONFIGS
 from winolab.gpu.families.im2col.plan import Im2colPlan
 from winolab.gpu.families.im2col.plan import plans as of_correlations
+from winolab.gpu.families.wgrad_im2col.config import TF32_CONFIGS as GRADIENTS_TF32_CONFIGS
 from winolab.gpu.families.wgrad_im2col.plan import WgradIm2colPlan
 from winolab.gpu.families.wgrad_im2col.plan import plans as of_gradients
 from winolab.gpu.planner.correlation import CORRELATIONS
@@ -43,6 +44,7 @@ AHEAD = 48  # cases that are planned and compiled at once
 H200 = datasheet("h200")
 KINDS = (Im2colPlan, WgradIm2colPlan)
 REACHED = dict.fromkeys(CORRELATIONS, of_correlations) | {"backward_filter": of_gradients}
+PARTS = dict.fromkeys(CORRELATIONS, TF32_CONFIGS) | {"backward_filter": GRADIENTS_TF32_CONFIGS}
 
 
 def served(layer: BatchedLayer, direction: str) -> bool:
@@ -56,19 +58,21 @@ def served(layer: BatchedLayer, direction: str) -> bool:
 
 
 def cases() -> list[Case]:
-    """Every layer that is served, of FP16 and BF16 in turn, in the order of measuring."""
+    """Every layer that is served, of FP32's parts, then of FP16 and BF16 in turn, in the order of
+    measuring."""
     found = [(layer, way) for layer in distinct() for way in DIRECTIONS if served(layer, way)]
     random.Random(0).shuffle(found)
-    split = [(*case, "fp32") for case in found if case[1] in CORRELATIONS and any(parts(*case))]
+    split = [(*case, "fp32") for case in found if any(parts(*case))]
+    split.sort(key=lambda case: case[1] in CORRELATIONS)
     return split + [(*case, ("fp16", "bf16")[i % 2]) for i, case in enumerate(found)]
 
 
 def parts(layer: BatchedLayer, direction: str, device: Device = H200) -> Iterator[Plan]:
     """Every block of TF32 parts."""
     request = unnamed(direction, layer.problem, "fp32_split", device)
-    for v in TF32_CONFIGS if layer.problem.groups == 1 else ():
+    for v in PARTS[direction] if layer.problem.groups == 1 else ():
         with suppress(ValueError):  # blocks of other sizes than backward data has
-            yield from of_correlations(replace(request, config=v))
+            yield from REACHED[direction](replace(request, config=v))
 
 
 def plans(layer: BatchedLayer, direction: str, group: str, device: Device) -> dict[Plan, bool]:

@@ -177,7 +177,7 @@ def test_every_file_is_of_a_root() -> None:
     texts += [unit("", {}, {}, (root,), (), others) for root in ROOTS if root != "nested/kernel"]
     texts.append(unit("", {}, {}, ("nested/kernel",), (), staged))
     texts.append(unit("", {EPILOGUE: 1}, {}, ("layout_copy",)))
-    texts.append(unit("", {TF32: 1}, {}, ("im2col/kernel",)))
+    texts += [unit("", {TF32: 1}, {}, (f"{f}im2col/kernel",)) for f in ("", "wgrad_")]
     for file in (*SHARED.glob("*.cuh"), *FAMILIES.glob("*/*.cuh")):
         family = "" if file.parent == SHARED else f"{file.parent.name}/"
         assert any(kernel(family + file.stem) in text for text in texts), file

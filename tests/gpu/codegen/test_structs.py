@@ -132,6 +132,7 @@ STRUCTS = {
         [("Quotient", "quotient")],
     ),
     "wgrad im2col": ("Im2colParams", "wgrad_im2col/kernel", [wgrad_im2col.PARAMS], []),
+    "dw again": ("GradientAgainParams", "wgrad_im2col/again", [wgrad_im2col.AGAIN_PARAMS], []),
     "simulated": ("SimulatedParams", "simulated", [simulated.PARAMS], []),
     "states": ("StatesParams", "simulated_tiles", [AROUND[STATES]], []),
     "outputs": ("OutputsParams", "simulated_tiles", [AROUND[OUTPUTS]], []),

@@ -16,6 +16,7 @@ from winolab.algorithm import Problem
 from winolab.device import datasheet
 from winolab.gpu.families.im2col.config import TF32_CONFIGS
 from winolab.gpu.families.registry import FAMILIES
+from winolab.gpu.families.wgrad_im2col.config import TF32_CONFIGS as GRADIENTS_TF32_CONFIGS
 from winolab.gpu.params import VECTOR
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.planner import candidates
@@ -31,6 +32,11 @@ RECAST = (PhasedPlan, StackedPlan, MergedPlan, TurnedPlan, FoldedPlan)
 LONG = 1.0  # seconds that others take, who are to be beaten
 DEVICES = ("h100", "h100", "h100", "h200", "a100", "rtx4090")
 OWN = ("fp32", "fp16", "bf16")  # what the arrays' dtype means
+PARTS = {
+    "forward": TF32_CONFIGS,
+    "backward_data": [v for v in TF32_CONFIGS if v.bm % 64 == 0],
+    "backward_filter": GRADIENTS_TF32_CONFIGS,
+}
 
 
 def request(rng: Random) -> Request:
@@ -44,7 +50,7 @@ def request(rng: Random) -> Request:
     device, config = rng.choice(DEVICES), None
     if change is _parts:
         precision, device = rng.choice(["fp32", "fp32_split"]), "h200"
-        config = rng.choice([v for v in TF32_CONFIGS if direction == "forward" or v.bm % 64 == 0])
+        config = rng.choice(PARTS[direction])
     row = problem.in_channels * problem.input[-1] * ITEMSIZE[DTYPES[precision]]
     aligned = bool(config) or rng.random() < 0.6
     return Request(
@@ -207,7 +213,7 @@ def _few_positions(v: _Layer) -> None:
 
 def _parts(v: _Layer) -> None:
     v.channels, v.outs, v.dilation = v.eights(40, 5), v.eights(40, 5), v.each(1, 1, 2, 3)
-    if v.direction == "forward":
+    if v.direction != "backward_data":
         v.stride = v.each(1, 1, 2, 3)
 
 
@@ -232,7 +238,7 @@ def _thin(v: _Layer) -> None:
         v.channels, v.outs = v.outs, v.channels
 
 
-CORRELATED = (_strided, _few_results, _dilated, _parts)  # which gradients have no plans of
-OTHERS = (_side_by_side, _columns, _few_positions, _depthwise, _grouped, _thin)
+CORRELATED = (_strided, _few_results, _dilated)  # which gradients have no plans of
+OTHERS = (_parts, _side_by_side, _columns, _few_positions, _depthwise, _grouped, _thin)
 # Twice what most layers of which have other plans.
 LAYERS = (*CORRELATED, *OTHERS, _strided, _dilated, *(_gradient, _usual) * 2)

@@ -10,6 +10,7 @@ from winolab.gpu.families.gamma.tiles import widths_of
 from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_mma import config as gamma_mma
 from winolab.gpu.families.im2col.config import TF32_CONFIGS
+from winolab.gpu.families.wgrad_im2col.config import TF32_CONFIGS as GRADIENTS_TF32_CONFIGS
 from winolab.ref.algorithms.winrs.kernels import TILES
 
 # Compiled kernels of each algorithm and precision; each runs PROBLEMS problems.
@@ -39,9 +40,13 @@ MOLDS = {
     "wgrad_direct.narrow": 2,
     "wgrad_direct.split": 4,
     "wgrad_im2col": 4,
+    "wgrad_im2col.split": 4,
 }
 # What a family offers by name alone.
-BY_CONFIG: dict[str, tuple[Any, ...]] = {"im2col.split": TF32_CONFIGS}
+BY_CONFIG: dict[str, tuple[Any, ...]] = {
+    "im2col.split": TF32_CONFIGS,
+    "wgrad_im2col.split": GRADIENTS_TF32_CONFIGS,
+}
 ONE_TAP = "cublaslt", "skinny"  # what serves no other filters
 PLANES = 12  # the first of depthwise ones on planes
 TWO_LEVEL = "gamma:8:6:3;variant=two_level:32"  # with two sets of sums
@@ -69,6 +74,7 @@ OMEGAS = {
     "wgrad_direct.narrow": (Tile(1, 1),),
     "wgrad_direct.split": (Tile(1, 1),),
     "wgrad_im2col": (Tile(1, 1),),
+    "wgrad_im2col.split": (Tile(1, 1),),
 }
 
 # What the problems of a family are drawn from, where it is not its name: what they were drawn from
@@ -129,7 +135,7 @@ def steps_of(family: str, seed: str, ndim: int) -> tuple[list[int], list[int]]:
     """Their strides and dilations, and those of many direct kernels; others have none."""
     rng = Random(f"{seed} steps")
     others = "depthwise", "implicit_gemm", "grouped", "patches", "thin", "wgrad_thin"
-    has = family in (*others, "wgrad_im2col")
+    has = family in (*others, "wgrad_im2col", "wgrad_im2col.split")
     has = has or (family.startswith("direct") and rng.random() < 0.5)
     steps = [rng.choice([1, 1, 2, 3]) if has else 1 for _ in range(2 * ndim)]
     if family == "direct.ffma":  # strides or dilation alone

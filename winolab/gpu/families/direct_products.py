@@ -25,6 +25,13 @@ def arithmetic(precision: str) -> str:
     return f"{precision},accumulation=tensor_core:16:2:truncate"
 
 
+def tf32_arithmetic(depth: int) -> str:
+    """The same of FP32's TF32 parts, three products of which the Tensor Core sums over so many
+    channels or positions of a step, whose steps are added in FP32."""
+    sums = f"tensor_core:8:2:truncate:{3 * depth}"
+    return f"fp32_split,product=tf32,scale=none,accumulation={sums}"
+
+
 def sequential(precision: str) -> str:
     """What the reference calls products that threads add up one after another in FP32."""
     return "fp32" if precision == "fp32" else f"{precision},accumulation=sequential"

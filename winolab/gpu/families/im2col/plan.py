@@ -13,7 +13,7 @@ from winolab.algorithm import Tile
 from winolab.arguments.words import plural
 from winolab.gpu.families.axes import check_vectors, counted
 from winolab.gpu.families.clusters import KC, MOST_SHARED, MOST_SPLITS, MOST_SUMS
-from winolab.gpu.families.direct_products import DirectCorrelation, arithmetic
+from winolab.gpu.families.direct_products import DirectCorrelation, arithmetic, tf32_arithmetic
 from winolab.gpu.families.im2col import cost, launch
 from winolab.gpu.families.im2col.config import CONFIGS, Config
 from winolab.gpu.families.im2col.source import source
@@ -55,10 +55,7 @@ class Im2colPlan(Tiling, DirectCorrelation):
     @property
     def simulated(self) -> str:
         """What the reference calls this arithmetic."""
-        if not self.config.tf32:
-            return arithmetic(self.precision)
-        sums = f"tensor_core:8:2:truncate:{3 * self.depth}"
-        return f"fp32_split,product=tf32,scale=none,accumulation={sums}"
+        return tf32_arithmetic(self.depth) if self.config.tf32 else arithmetic(self.precision)
 
     @property
     def split_sums(self) -> tuple[tuple[float, int], ...]:

@@ -4,20 +4,7 @@
 #include "mma_tf32.cuh"
 #include "positions_again.cuh"
 #include "shape.cuh"
-
-// Four neighbouring numbers: high is rounded to 11 bits, low the rest, 12 bits at most, of which the Tensor
-// Core takes 11.
-struct FourParts {
-  uint4 high, low;
-  __device__ __forceinline__ explicit FourParts(const float (&v)[4]) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const unsigned rounded = (__float_as_uint(v[e]) + 0x1000u) & 0xffffe000u;
-      (&high.x)[e] = rounded;
-      (&low.x)[e] = __float_as_uint(__fsub_rn(v[e], __uint_as_float(rounded)));
-    }
-  }
-};
+#include "four_parts.cuh"
 
 // A step's w in parts, which wgmma reads by rows of output channels: as the copy has put them, or planes of
 // the reverse, turned.

@@ -1,1 +1,1 @@
-"""Filter gradients of 16 bits whose copies walk x and dy position by position."""
+"""Filter gradients whose copies walk x and dy position by position."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from winolab.gpu.families.clusters import KC, SharedSums, as_many_stages_as_fit
-from winolab.gpu.families.im2col_maps import CHANNELS
+from winolab.gpu.families.im2col_maps import CHANNELS, ROW_BYTES
 
 
 @dataclass(frozen=True)
@@ -17,11 +18,16 @@ class Config(SharedSums):
     stages: int
     split_k: int = 1
     blocks: int = 1
+    tf32: int = 0  # whether parts of FP32 numbers are multiplied
+
+    def __str__(self) -> str:
+        return super().__str__() + " tf32=1" * bool(self.tf32)
 
     @property
     def threads(self) -> int:
-        """Threads of a block: two or three warpgroups that multiply, and a warp that copies."""
-        return 32 + 128 * (3 if self.bo == 192 else 2)
+        """Threads of a block: two or three warpgroups that multiply, TF32 one for 64 output
+        channels, and a warp that copies."""
+        return 32 + (2 * self.bo if self.tf32 else 128 * (3 if self.bo == 192 else 2))
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -29,7 +35,19 @@ class Config(SharedSums):
 
     @property
     def stage(self) -> int:
+        if self.tf32:
+            return ROW_BYTES * (self.bo + self.bi)
         return 2 * KC * CHANNELS * (self.bo // CHANNELS - (-self.bi // CHANNELS))
+
+    @property
+    def scratch(self) -> int:
+        """The parts of two steps' x."""
+        return 2 * 2 * ROW_BYTES * self.bi * bool(self.tf32)
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is such a block."""
+        return super().runs and self.tf32 in (0, 1)
 
 
 # Output and input channels of a block, and blocks of a multiprocessor. Of 85 configs, with more
@@ -46,3 +64,15 @@ SHAPES = (
 )
 SPLITS = (1, 2, 3, 4, 8)
 CONFIGS = tuple(as_many_stages_as_fit(Config, SHAPES, SPLITS, 3))
+# The same of FP32's parts, whose sums of a step are beside all sums: 128 × 128 would spill, and
+# three blocks of 64 × 64.
+TF32_SHAPES = (
+    (128, 96, 1),
+    (192, 64, 1),
+    (128, 64, 1),
+    (64, 96, 2),
+    (64, 64, 2),
+    (64, 32, 3),
+)
+TF32_SPLITS = (1, 2, 4, 8)
+TF32_CONFIGS = tuple(as_many_stages_as_fit(partial(Config, tf32=1), TF32_SHAPES, TF32_SPLITS, 2))

@@ -1,4 +1,4 @@
-// dW by direct products on wgmma, in 16 bits: the tensor memory accelerator walks x and dy in the order
+// dW by direct products on wgmma: the tensor memory accelerator walks x and dy in the order
 // of positions, so that one thread orders a stage's copies and nobody else finds addresses.
 //
 // A block sums BO output × BI input channels of one tap over a part of the positions; a step is KC of
@@ -8,12 +8,16 @@
 // The SPLIT_K blocks of a cluster have a part of the positions each. Each adds up an equal share of
 // the rows of all parts' sums, which the others copy to it, in the order of the parts.
 //
+// TF32: of FP32 numbers, 32 positions a step, by a warpgroup for 64 output channels. dy is parted in
+// registers, x to shared memory, turned, while the step before is multiplied (tf32_parts.cuh); sums that
+// are not finite are added up again on FFMA units.
+//
 // Barriers: who arrives → who waits
 //   full[stage]   the copies' bytes → consumers
-//   empty[stage]  a lane of each consumer warp, when the next step's products have begun → the thread
-//                 that orders copies
+//   empty[stage]  a lane of each consumer warp, when the next step's products have begun, or TF32 when both
+//                 operands have been read → the thread that orders copies
 //   brought       the bytes of other blocks' sums → consumers
-//   named 1       consumers: nobody multiplies any more; sums are in shared memory
+//   named 1       consumers: nobody multiplies any more; sums are in shared memory; TF32, x is in parts
 //   cluster       all threads: ``brought`` is ready; all sums have been brought
 #pragma once
 
@@ -21,14 +25,10 @@
 #include "elements.cuh"
 #include "im2col_map.cuh"
 #include "pipe.cuh"
-
-constexpr int KC = 64, PLANE = KC * 64;  // elements of 64 channels
-constexpr int GROUPS_M = BO == 64 ? 1 : BO == 192 ? 3 : 2, GROUPS_K = BO == 64 ? 2 : 1;
-constexpr int GROUPS = GROUPS_M * GROUPS_K, CONSUMERS = 128 * GROUPS, THREADS = CONSUMERS + 32;
-constexpr int HELD = BO / 64 / GROUPS_M;  // times 64 output channels of a warpgroup
-constexpr int PLANES_M = BO / 64, PLANES_N = (BI + 63) / 64;
-constexpr int STAGE_BYTES = 2 * PLANE * (PLANES_M + PLANES_N);
-static_assert(HELD * GROUPS_M * 64 == BO && BI % 32 == 0 && BI <= 256, "block shape");
+#include "shape.cuh"
+#ifdef TF32
+#include "tf32_parts.cuh"
+#endif
 
 struct Im2colParams {
   TensorMap x_map, dy_map;
@@ -46,6 +46,9 @@ struct Im2colParams {
   int blocks_in;                       // of its input channels
   int steps;                           // of all positions
   int vectors;  // whether dw takes four neighbouring input channels at once
+#ifdef TF32
+  alignas(64) GradientAgainParams again;
+#endif
 };
 
 using Im2colSums = ClusterSums<BO, BI, SPLIT_K>;
@@ -54,6 +57,9 @@ typedef float Im2colHeld[HELD][BI / 2];
 struct Im2colShared {
   unsigned short dy[STAGES][PLANES_M][PLANE];  // [plane][position][64 channels]
   unsigned short x[STAGES][PLANES_N][PLANE];
+#ifdef TF32
+  unsigned char parts[2][2][BI * ROW_BYTES];  // x's of two steps, high and low: [input channel][32 positions]
+#endif
   Im2colSums sums;  // of other parts
   unsigned long long full[STAGES], empty[STAGES], brought;
 };
@@ -108,21 +114,112 @@ __device__ __forceinline__ void produce(const Im2colParams& p, const Im2colWork&
     unsigned long long* const full = &shared.full[pipe.stage];
     barrier_wait(&shared.empty[pipe.stage], pipe.phase ^ 1);
     barrier_arrive_expect(full, STAGE_BYTES);
+#ifdef TF32
+#pragma unroll
+    for (int i = 0; i < PLANES_M; ++i)
+      positions_copy<RANK>(shared.dy[pipe.stage][i], p.dy_map,
+                           {out + 32 * i, at.w, at.h, at.d, at.n, 0, 0, 0}, full);
+#else
 #pragma unroll
     for (int i = 0; i < PLANES_M; ++i)
       positions_copy<RANK>(shared.dy[pipe.stage][i], p.dy_map,
                            {out + 64 * i, at.w, at.h, at.d, at.n, 0, 0, 0}, full);
+#endif
     const int w = at.w * p.stride_width - p.pad_width, h = at.h * p.stride_height - p.pad_height;
     const int d = at.d * p.stride_depth - p.pad_depth;
+#ifdef TF32
+#pragma unroll
+    for (int i = 0; i < PLANES_N; ++i)
+      positions_copy<RANK>(shared.x[pipe.stage][i], p.x_map,
+                           {in + 32 * i, w, h, d, at.n, tap_w, tap_h, tap_d}, full);
+#else
 #pragma unroll
     for (int i = 0; i < PLANES_N; ++i)
       positions_copy<RANK>(shared.x[pipe.stage][i], p.x_map,
                            {in + 64 * i, w, h, d, at.n, tap_w, tap_h, tap_d}, full);
+#endif
     at.advance(p);
     pipe.advance();
   }
 }
 
+#ifdef TF32
+// Reads a step from its stage: dy to registers, x in parts to one of two places.
+__device__ __forceinline__ void take(Im2colShared& shared, Pipe<STAGES>& pipe, GradientParts& dy, int of,
+                                     int group, int lane) {
+  barrier_wait(&shared.full[pipe.stage], pipe.phase);
+  part_positions(reinterpret_cast<const unsigned char*>(shared.x[pipe.stage]), shared.parts[of]);
+  fence_async();
+  dy.read(reinterpret_cast<const unsigned char*>(shared.dy[pipe.stage][group * 2]), lane);
+  __syncwarp();  // all lanes have read them
+  if (lane == 0) barrier_arrive(&shared.empty[pipe.stage]);
+  pipe.advance();
+}
+
+// The Tensor Core, which truncates, sums low·high, high·low and high·high of a step; steps are added in FP32
+// outside it. While one is multiplied, the next one is taken.
+__device__ __forceinline__ void consume(const Im2colWork& work, Im2colShared& shared, Im2colHeld& acc,
+                                        int group, int lane) {
+#pragma unroll
+  for (int j = 0; j < BI / 2; ++j) acc[0][j] = 0.0f;
+  const unsigned long long x = matrix_descriptor(shared.parts[0][0], 16, 1024, Swizzle::B128);
+  GradientParts dy;
+  Pipe<STAGES> pipe;
+  int of = 0;
+  if (work.begin < work.end) {
+    take(shared, pipe, dy, of, group, lane);
+    consumers_sync<CONSUMERS>();
+  }
+#pragma unroll 1
+  for (int step = work.begin; step < work.end; ++step) {
+    dy.part();
+    const unsigned long long high = descriptor_offset(x, of * 2 * BI * ROW_BYTES);
+    const unsigned long long low = descriptor_offset(high, BI * ROW_BYTES);
+    float sum[BI / 2];
+    wgmma_pin(sum);
+    wgmma_fence();
+#pragma unroll
+    for (int s = 0; s < 4; ++s) wgmma_tf32<BI>(sum, dy.low[s], descriptor_offset(high, s * 32), s > 0);
+#pragma unroll
+    for (int s = 0; s < 4; ++s) wgmma_tf32<BI>(sum, dy.high[s], descriptor_offset(low, s * 32), true);
+#pragma unroll
+    for (int s = 0; s < 4; ++s) wgmma_tf32<BI>(sum, dy.high[s], descriptor_offset(high, s * 32), true);
+    wgmma_commit();
+    of ^= 1;
+    if (step + 1 < work.end) take(shared, pipe, dy, of, group, lane);
+    wgmma_wait<0>();
+    wgmma_pin(sum);
+    dy.keep();
+#pragma unroll
+    for (int j = 0; j < BI / 2; ++j) acc[0][j] = __fadd_rn(acc[0][j], sum[j]);
+    consumers_sync<CONSUMERS>();
+  }
+}
+
+// Four neighbouring sums of an output channel, on FFMA units; what lies outside x is in none.
+__device__ __noinline__ float4 summed_again(const Im2colParams& p, int out, int in) {
+  const GradientAgainParams& of = p.again;
+  const Im2colWork work(p);
+  const float* const dy = of.dy + work.group * p.out_channels + out;
+  const float* const x = of.x + work.group * p.channels + in;
+  float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll 1
+  for (int n = 0; n < of.batch; ++n)
+#pragma unroll 1
+    for (int at_d = 0; at_d < p.out_depth; ++at_d)
+#pragma unroll 1
+      for (int at_h = 0; at_h < p.out_height; ++at_h) {
+        const int d = at_d * p.stride_depth - p.pad_depth + work.depth * p.dilation_depth;
+        const int h = at_h * p.stride_height - p.pad_height + work.height * p.dilation_height;
+        if (d < 0 || d >= of.in_depth || h < 0 || h >= of.in_height) continue;
+        if (sum.x != sum.x && sum.y != sum.y && sum.z != sum.z && sum.w != sum.w) return sum;  // NaN stays
+        sum = add_positions(of, dy + n * of.dy_batch + at_d * of.dy_depth + at_h * of.dy_row,
+                            x + n * of.x_batch + d * of.x_depth + h * of.x_row, p.out_width,
+                            work.width * p.dilation_width - p.pad_width, p.stride_width, sum);
+      }
+  return sum;
+}
+#else
 __device__ __forceinline__ void consume(const Im2colWork& work, Im2colShared& shared, Im2colHeld& acc,
                                         int group, int lane) {
   constexpr int DEPTHS = KC / 16 / GROUPS_K;  // of 16 positions, of a warpgroup
@@ -160,6 +257,7 @@ __device__ __forceinline__ void consume(const Im2colWork& work, Im2colShared& sh
 #pragma unroll
   for (int i = 0; i < HELD; ++i) wgmma_pin(acc[i]);
 }
+#endif
 
 // Four neighbouring sums to dw.
 __device__ __forceinline__ void store_four(const Im2colParams& p, Out* to, const float4& sums) {
@@ -180,6 +278,25 @@ __device__ __forceinline__ void finish(const Im2colParams& p, const Im2colWork& 
                                        const Im2colShared& shared, const float* sums) {
   constexpr int ROW = BI / 4;  // fours
   const int first = work.part * Im2colSums::SHARE, rows = Im2colSums::rows(work.part);
+#ifdef TF32
+  Out* const dw = p.dw + work.depth * p.dw_depth + work.height * p.dw_row + work.width * p.dw_tap;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < rows * ROW; i += CONSUMERS) {
+    const int row = i / ROW, in = work.in + i % ROW * 4, out = work.out + GradientParts::channel(first + row);
+    if (out >= p.out_channels || in >= p.channels) continue;
+    float4 sum = shared.sums.added(work.part, sums, row, i % ROW * 4);
+    float none = 0.0f;  // NaN, where one is not finite
+#pragma unroll
+    for (int e = 0; e < 4; ++e) none += (&sum.x)[e] * 0.0f;
+    if (none != 0.0f) {
+      const float4 again = summed_again(p, out, in);
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        if (!(fabsf((&sum.x)[e]) < __int_as_float(0x7f800000))) (&sum.x)[e] = (&again.x)[e];
+    }
+    store_four(p, dw + (long long)(work.group * p.out_channels + out) * p.dw_out + in * p.dw_in, sum);
+  }
+#else
   Out* const dw = p.dw + (long long)(work.group * p.out_channels + work.out + first) * p.dw_out +
                   work.depth * p.dw_depth + work.height * p.dw_row + work.width * p.dw_tap +
                   work.in * p.dw_in;
@@ -190,6 +307,7 @@ __device__ __forceinline__ void finish(const Im2colParams& p, const Im2colWork& 
     if (work.out + first + row < p.out_channels && work.in + column < p.channels)
       store_four(p, dw + row * p.dw_out + column * p.dw_in, sum);
   }
+#endif
 }
 
 extern "C" __global__ void __cluster_dims__(SPLIT_K, 1, 1) __launch_bounds__(THREADS, BLOCKS)
@@ -239,6 +357,10 @@ extern "C" __global__ void __cluster_dims__(SPLIT_K, 1, 1) __launch_bounds__(THR
     barrier_wait(&shared.brought, 0);
     cluster_arrive();  // what was copied to this block has been read where it came from
   }
+#ifdef TF32
+  finish(p, Im2colWork(p), shared, sums);  // found again: products take all registers
+#else
   finish(p, work, shared, sums);
+#endif
   if constexpr (SPLIT_K > 1) cluster_wait();
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from winolab.gpu.codegen.emit import unit
+from winolab.gpu.codegen.emit import TF32, unit
 from winolab.gpu.families.wgrad import TYPES
 from winolab.gpu.families.wgrad_im2col.config import Config
 from winolab.gpu.planner.request import DTYPES
@@ -24,5 +24,6 @@ def source(precision: str, out_dtype: str, v: Config, rank: int) -> str:
         "SPLIT_K": v.split_k,
         "BLOCKS": v.blocks,
         "SHARED": v.shared_memory,
+        **({TF32: 1} if v.tf32 else {}),
     }
     return unit(f"Ω2(1,1) {precision}, {v}", constants, {}, ("wgrad_im2col/kernel",))

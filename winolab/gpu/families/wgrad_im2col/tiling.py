@@ -30,9 +30,14 @@ class Tiling(direct_products.Tiling):
         return self.gradient.batch * math.prod(self.gradient.output)
 
     @property
+    def depth(self) -> int:
+        """Positions of a step."""
+        return KC // 2 if self.config.tf32 else KC
+
+    @property
     def steps(self) -> int:
         """Steps of all positions."""
-        return -(-self.positions // KC)
+        return -(-self.positions // self.depth)
 
     @property
     def taps(self) -> int:
