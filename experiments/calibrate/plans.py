@@ -150,18 +150,19 @@ def _fused(request: Request, row: Timed) -> Iterator[WgradMmaPlan]:
 
 
 def _direct(request: Request, row: Timed) -> Iterator[Plan]:
-    """The plan of a config of direct products in 16 bits that is not offered, at least not for such
-    a layer."""
-    if row.kernel != "Γ1(1,1)" or row.products not in ("fp16", "bf16"):
+    """The plan of a config of direct products that is not offered, or not for such a layer."""
+    if row.kernel != "Γ1(1,1)" or row.products == "fp32":
         return
     numbers = _numbers(row.variant.split()[2:])
-    if found := re.match(r"(\d+)x(\d+)x64 stages=(\d+)\+(\d+)", row.variant):
-        config = direct.Config(*map(int, found.groups()), **numbers)
-        yield from direct.plans(replace(request, config=config))
-    elif found := re.match(r"(\d+)x(\d+) positions, stages=(\d+)", row.variant):
+    if found := re.match(r"(\d+)x(\d+) positions, stages=(\d+)", row.variant):
         numbers.pop("stages", None)
         config = im2col.Config(*map(int, found.groups()), **numbers)
         yield from im2col.plans(replace(request, config=config))
+    elif row.products == "fp32_split":
+        return
+    elif found := re.match(r"(\d+)x(\d+)x64 stages=(\d+)\+(\d+)", row.variant):
+        config = direct.Config(*map(int, found.groups()), **numbers)
+        yield from direct.plans(replace(request, config=config))
 
 
 def _patches(request: Request, row: Timed) -> Iterator[Plan]:

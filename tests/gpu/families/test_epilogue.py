@@ -76,7 +76,7 @@ SHAPE, FILTER = (2, 5, 8, 16), (24, 3, 3, 16)
 @pytest.mark.parametrize("steps", ["bias", "residual", "relu", EVERY, "bias leaky_relu:0.3"])
 def test_split_products_have_a_pass_behind(library, steps: str) -> None:
     x, w = operands(SHAPE, FILTER, "float32")
-    call = check(x, w, steps, padding=1, precision="fp32_split")
+    call = check(x, w, steps, padding=1, precision="fp32_split", algorithm=GAMMA)
     assert call.copies == ("out",)
     assert call.plan.checks_accuracy
 
@@ -197,7 +197,7 @@ FUSED = {
 @pytest.mark.parametrize("steps", ["bias", "residual relu", EVERY])
 @pytest.mark.parametrize(
     ("x", "w", "padding"),
-    [((1, 7, 7, 1024), (64, 1, 1, 1024), 0), ((2, 5, 99), (21, 3, 99), 1)],
+    [((1, 7, 7, 1020), (64, 1, 1, 1020), 0), ((2, 5, 99), (21, 3, 99), 1)],
 )
 def test_what_adds_segments_up_applies_it(
     library, x: Any, w: Any, padding: int, steps: str

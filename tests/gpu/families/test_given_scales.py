@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
+from tests.gpu.support.picked import looked_at
 from winolab import conv_backward_data, conv_forward, prepare_filter
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.oracle import relative_rms
@@ -91,7 +92,7 @@ def test_a_plan_is_found_again_by_its_config(case) -> None:
 
 
 def _chosen(scale: str | None = None, direction: str = "forward") -> CorrelationWithFallback:
-    found = plan(Request(PROBLEM, direction, H100, None, "fp32_split"))
+    found = looked_at(Request(PROBLEM, direction, H100, None, "fp32_split"))
     assert isinstance(found, CorrelationWithFallback)
     return found.scaled(Scale.of_caller(scale) if scale else None)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
+from tests.gpu.support.picked import looked_at
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import datasheet
 from winolab.gpu.codegen.emit import kernel
@@ -26,7 +27,7 @@ def planned(
     problem: Problem, direction: str, text: str | None, gpu: str = "h100"
 ) -> CorrelationWithFallback:
     algorithm = parse_algorithm(text) if text else None
-    found = plan(Request(problem, direction, datasheet(gpu), algorithm, "fp32_split"))
+    found = looked_at(Request(problem, direction, datasheet(gpu), algorithm, "fp32_split"))
     assert isinstance(found, CorrelationWithFallback)
     return found
 
@@ -84,14 +85,17 @@ def test_the_kernels_and_the_planner_need_as_many_outputs() -> None:
     ("x", "w"), [((3, 1, 1, 64), (64, 3, 3, 64)), ((2, 1, 3, 64), (64, 3, 3, 64))]
 )
 @pytest.mark.parametrize("gpu", ["h100", "a100"])
-def test_maps_too_small_to_check_have_no_split_products(x, w, gpu) -> None:
+def test_maps_too_small_to_check_have_no_scaled_products(x, w, gpu) -> None:
+    """TF32's parts, which have no scale, need no check."""
     problem = Problem.of(x, w, padding=1)
-    device = datasheet(gpu)
-    assert plan(Request(problem, "forward", device, None, "fp32")).precision == "fp32"
+    asked = Request(problem, "forward", datasheet(gpu), None, "fp32")
+    found = plan(asked)
+    assert not found.checks_accuracy
+    assert found.precision == "fp32" or "scale=none" in found.simulated
+    named = replace(asked, algorithm=parse_algorithm("gamma:8:6:3"), precision="fp32_split")
     with pytest.raises(ValueError, match=f"check {CHECKED_OUTPUTS} outputs of a channel or more"):
-        plan(Request(problem, "forward", device, None, "fp32_split"))
-    wide = replace(problem, input=(1, 4))
-    assert plan(Request(wide, "forward", device, None, "fp32_split")).precision == "fp32_split"
+        plan(named)
+    assert looked_at(replace(named, problem=replace(problem, input=(1, 4)))).checks_accuracy
 
 
 CONFIRMED, SUSPECTS = 3, 8  # of a header's integers: a suspect lost accuracy; how many there are

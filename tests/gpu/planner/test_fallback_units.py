@@ -7,12 +7,12 @@ import hashlib
 import pytest
 
 from tests.gpu.instructions import sections
+from tests.gpu.support.picked import looked_at
 from tests.gpu.support.pretended import one_by_one
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100
 from winolab.gpu.codegen.translation_unit import kernels_by_unit
 from winolab.gpu.planner.fallback import PlanWithFallback
-from winolab.gpu.planner.planner import plan as choose
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import call, loader, nvrtc
 from winolab.gpu.runtime.cache.source import Source
@@ -30,7 +30,7 @@ CASES = {
 
 def _paired(name: str) -> PlanWithFallback:
     problem, direction, algorithm = CASES[name]
-    found = choose(
+    found = looked_at(
         Request(problem, direction, H100, parse_algorithm(algorithm), precision="fp32_split")
     )
     assert isinstance(found, PlanWithFallback)
@@ -71,7 +71,7 @@ def test_their_machine_code_is_the_same(name: str) -> None:
 def test_plans_share_a_fallback_of_the_same_scale() -> None:
     """How far x's scale leaves room for transforms is all that a fallback knows of the primary."""
     first, gamma = _paired("direct"), _paired("Γ")
-    other = choose(
+    other = looked_at(
         Request(
             Problem.of((8, 28, 28, 64), (192, 1, 2, 64)),
             "backward_data",

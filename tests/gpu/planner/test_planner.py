@@ -78,7 +78,7 @@ def test_fp32_is_what_the_faster_unit_delivers() -> None:
     """Split products with FFMA behind them, but where launches cost more than they save."""
     large, small = (
         Problem.of((batch, hw, hw, c), (c, 3, 3, c), padding=1)
-        for batch, hw, c in ((64, 48, 128), (1, 7, 64))
+        for batch, hw, c in ((64, 48, 128), (1, 7, 60))
     )
     for direction in ("forward", "backward_data"):
         chosen = plan(Request(large, direction, H100))
@@ -89,7 +89,7 @@ def test_fp32_is_what_the_faster_unit_delivers() -> None:
         assert chosen.predicted < ffma.predicted
         assert plan(Request(small, direction, H100)).precision == "fp32"
         named = plan(Request(small, direction, H100, precision="fp32_split"))
-        assert isinstance(named, PlanWithFallback)
+        assert named.precision == "fp32_split"
 
 
 @pytest.mark.parametrize(

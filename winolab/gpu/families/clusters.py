@@ -19,6 +19,7 @@ MOST_SPLITS = 8  # blocks of a cluster that every device can run
 MOST_SUMS = 128 * 256  # of a block
 MOST_SHARED = H100.shared_memory  # bytes of a block
 MOST_STAGES = 8
+PARTS = 3  # products of FP32's TF32 parts, at half the rate, of half as many elements a step
 
 
 def clusters(device: Device, size: int, model: DeviceModel = MODEL) -> int:
@@ -110,7 +111,8 @@ def as_many_stages_as_fit(
 class Walk:
     """Blocks of ``rows`` × ``columns`` sums, ``blocks`` of a multiprocessor, of which ``split_k``
     have a part of the ``steps`` of a sum each, of operands of ``data`` bytes. ``lines``: what
-    copies of rows, and of columns, cost by the lines that they touch (boxes.lines)."""
+    copies of rows, and of columns, cost by the lines that they touch (boxes.lines). ``times``: by
+    how much a step's products take longer than 16 bits'."""
 
     rows: int
     columns: int
@@ -120,6 +122,7 @@ class Walk:
     steps: int
     data: int
     lines: tuple[float, float] = (1.0, 1.0)
+    times: int = 1
 
     def seconds(self, device: Device, m: Walked, model: DeviceModel = MODEL) -> float:
         """Predicted time behind the first copies: rounds of clusters, a block's steps, what is
@@ -131,7 +134,7 @@ class Walk:
         missed = max(0.0, 1 - model.device.kept * device.l2 / max(1, self.data))
         taken = 1 / ((1 - missed) / m.copied + missed / min(m.copied, l2_bytes_a_cycle(model)))
         size = self.rows * self.columns * together
-        products = m.products * KC * size / device.matrix
+        products = m.products * self.times * KC * size / device.matrix
         rows, columns = self.rows * self.lines[0], self.columns * self.lines[1]
         copied = 2 * KC * (rows + columns) * together / taken
         step = overlapped(model.overlap.call, products, copied, m.step)

@@ -27,9 +27,9 @@ def arithmetic(precision: str) -> str:
 
 def tf32_arithmetic(depth: int) -> str:
     """The same of FP32's TF32 parts, three products of which the Tensor Core sums over so many
-    channels or positions of a step, whose steps are added in FP32."""
+    channels or positions of a step, the small ones first, whose steps are added in FP32."""
     sums = f"tensor_core:8:2:truncate:{3 * depth}"
-    return f"fp32_split,product=tf32,scale=none,accumulation={sums}"
+    return f"fp32_split,product=tf32,scale=none,accumulation={sums},ahead={depth // 8}"
 
 
 def sequential(precision: str) -> str:

@@ -138,7 +138,7 @@ FAMILIES = (
     ),
     Family("direct", direct.plans, direct.Config, CORRELATIONS, SIXTEEN_BITS),
     Family("im2col", im2col.plans, im2col.Config, CORRELATIONS, SIXTEEN_BITS),
-    Family("im2col.split", im2col.split_plans, im2col.Config, CORRELATIONS, ("fp32_split",)),
+    Family("im2col.split", im2col.plans, im2col.Config, CORRELATIONS, ("fp32_split",)),
     Family("direct.split", direct.split_plans, direct.Config, CORRELATIONS, ("fp32_split",)),
     Family("direct.ffma", direct.ffma_plans, direct.FfmaConfig, CORRELATIONS, ("fp32",)),
     Family(

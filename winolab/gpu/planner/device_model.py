@@ -69,6 +69,7 @@ class DeviceModel:
     wgrad_direct: WgradDirect
     wgrad_im2col: Walked
     im2col: Walked
+    im2col_split: Walked
     depthwise: Depthwise
     thin: Thin
     grouped: Grouped

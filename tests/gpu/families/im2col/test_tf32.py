@@ -25,7 +25,7 @@ from winolab.arguments.epilogue import Activation, Epilogue
 from winolab.device import H100
 from winolab.gpu.families.im2col.config import CONFIGS, TF32_CONFIGS, Config
 from winolab.gpu.families.im2col.launch import again, parameters
-from winolab.gpu.families.im2col.plan import Im2colPlan, split_plans
+from winolab.gpu.families.im2col.plan import Im2colPlan, plans
 from winolab.gpu.params import Params
 from winolab.gpu.planner.accuracy import incurred
 from winolab.gpu.planner.planner import plan
@@ -135,13 +135,18 @@ def test_parameters_and_shared_memory_are_as_large_as_planned(
 
 
 def test_what_is_not_there_is_refused() -> None:
-    """And no plan has them that is not asked for one: no GPU has timed them."""
-    assert not list(split_plans(Request(UNIT["3x3"], FORTH, H100, None, SPLIT)))
     for precision, config in (("fp16", TF32_CONFIGS[0]), (SPLIT, CONFIGS[0])):
         with pytest.raises(ValueError, match="tf32 is FP32's"):
             planned(UNIT["3x3"], FORTH, precision, config)
     with pytest.raises(ValueError, match="one group of FP32, not 2"):
         planned(UNIT["groups"], FORTH, SPLIT, TF32_CONFIGS[0])
+
+
+def test_blocks_of_parts_are_offered_for_fp32_alone() -> None:
+    for precision, config in ((SPLIT, TF32_CONFIGS), ("fp16", CONFIGS)):
+        found = [p.config for p in plans(Request(UNIT["3x3"], FORTH, H100, None, precision))]
+        assert found
+        assert set(found) <= set(config)
 
 
 @pytest.mark.parametrize("precision", ["fp32", SPLIT])

@@ -109,7 +109,7 @@ def test_results_on_a_gpu_are_those_of_fp64(name, precision, kernel, direction) 
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("kernel", ["F(", "Γ"])
+@pytest.mark.parametrize("kernel", ["F(", "Γ6(4,3)"])
 def test_all_phases_have_one_transformed_filter(direction, kernel) -> None:
     """The filter that any phase's plan makes is that of all, and a call has the bits of a call with
     it."""

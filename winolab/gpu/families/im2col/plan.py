@@ -1,4 +1,4 @@
-"""Direct forward and backward data on wgmma, of copies that walk positions: FP16 and BF16.
+"""Direct forward and backward data on wgmma, of copies that walk positions: 16 bits and FP32.
 
 Blocks are small, the blocks of a cluster share a sum, and nothing is found beside a block's first
 position: that is faster than persistent blocks of boxes where positions are few.
@@ -15,7 +15,7 @@ from winolab.gpu.families.axes import check_vectors, counted
 from winolab.gpu.families.clusters import KC, MOST_SHARED, MOST_SPLITS, MOST_SUMS
 from winolab.gpu.families.direct_products import DirectCorrelation, arithmetic, tf32_arithmetic
 from winolab.gpu.families.im2col import cost, launch
-from winolab.gpu.families.im2col.config import CONFIGS, Config
+from winolab.gpu.families.im2col.config import CONFIGS, TF32_CONFIGS, Config
 from winolab.gpu.families.im2col.source import source
 from winolab.gpu.families.im2col.tiling import Tiling
 from winolab.gpu.params import Kernels, View
@@ -96,7 +96,7 @@ def plans(request: Request) -> Iterator[Im2colPlan]:
             f"and of 2 stages and more as many as hold the sums and fit into {MOST_SHARED} B; "
             "tf32 is FP32's"
         )
-    for v in (config,) if config else CONFIGS:
+    for v in (config,) if config else TF32_CONFIGS if parts else CONFIGS:
         made = Im2colPlan(
             request.direction, request.problem, c, request.precision, request.stored, v,
             request.device,
@@ -105,12 +105,6 @@ def plans(request: Request) -> Iterator[Im2colPlan]:
             raise ValueError(f"{what} serve {unreached}")
         if config or wanted(made):
             yield replace(made, predicted=cost.seconds(made))
-
-
-def split_plans(request: Request) -> Iterator[Im2colPlan]:
-    """The block of a named config, of FP32's TF32 parts: no GPU has timed them (docs/notes/128)."""
-    if request.config_of(Config):
-        yield from plans(request)
 
 
 def has(v: Config, c: Correlation) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from winolab.gpu.families.clusters import Walk
+from winolab.gpu.families.clusters import PARTS, Walk
 from winolab.gpu.families.reading import operands, reading
 from winolab.gpu.families.wgrad_im2col.tiling import Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel
@@ -13,10 +11,9 @@ from winolab.gpu.planner.device_model import MODEL, DeviceModel
 def seconds(call: Tiling, model: DeviceModel = MODEL) -> float:
     """Predicted time: rounds of clusters, a block's steps, what is around them."""
     device, v, m = call.device, call.config, model.wgrad_im2col
-    if v.tf32:  # three products of half as many positions, at half the rate
-        m = replace(m, products=3 * m.products)
+    times = PARTS if v.tf32 else 1
     data = operands(call.problem, call.precision)
-    main = Walk(v.bo, v.bi, v.blocks, v.split_k, call.work_tiles, call.steps, data)
+    main = Walk(v.bo, v.bi, v.blocks, v.split_k, call.work_tiles, call.steps, data, times=times)
     start = model.device.launch + m.start / device.clock
     taken = main.seconds(device, m, model)
     return start + reading(call.problem, call.precision, device, taken, model)
