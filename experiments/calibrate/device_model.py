@@ -78,7 +78,8 @@ PREDICTED: dict[str, tuple[str, Predict]] = {
     "DepthwisePlan": ("depthwise", depthwise.seconds),
 }
 WGMMA = "implicit_gemm_wgmma"  # of plans whose producers copy
-PARTS = "im2col_split"  # of plans that multiply FP32's parts
+PARTS = ("im2col", "wgrad_im2col")  # which have another section for FP32's TF32 parts
+SPLIT = tuple(f"{section}_split" for section in PARTS)
 SHARED = {"gamma_ffma": ("operand",)}  # of the section "device", fitted with a family's
 
 
@@ -94,7 +95,7 @@ def _free(section: str) -> Iterator[tuple[str, str]]:
 # Sections that have something to fit.
 FITTED = tuple(
     section
-    for section in (*dict.fromkeys(section for section, _ in PREDICTED.values()), WGMMA, PARTS)
+    for section in (*dict.fromkeys(section for section, _ in PREDICTED.values()), WGMMA, *SPLIT)
     if any(_free(section))
 )
 
@@ -152,7 +153,7 @@ def samples(wanted: tuple[str, ...] = FITTED) -> dict[str, Sample]:
             continue
         section, predict = PREDICTED[type(p).__name__]
         section = WGMMA if section == "implicit_gemm" and p.config.producers else section
-        section = PARTS if section == "im2col" and p.config.tf32 else section
+        section += "_split" * (section in PARTS and p.config.tf32)
         key = (*row.where, row.step, row.kernel, row.products, row.variant, row.workspace)
         kept = found[section].get(key) if section in found else None
         if section in found and (kept is None or kept[0].seconds < row.seconds):
@@ -175,12 +176,12 @@ def _sections(row: Timed) -> tuple[str, ...]:
     if row.kernel in known:
         return known[row.kernel]
     if row.direction == "backward_filter":
-        kinds = ("wgrad_direct", "wgrad_im2col", "wgrad_winograd", "wgrad_mma")
+        kinds = ("wgrad_direct", "wgrad_im2col", SPLIT[1], "wgrad_winograd", "wgrad_mma")
         return ("wgrad_ffma",) if fp32 else kinds
     if row.kernel.startswith("F"):
         return ("fused2d" if fp32 else "nested",)
     if row.kernel == "Γ1(1,1)" and not fp32:
-        return ("direct", "direct_split", "im2col", PARTS)
+        return ("direct", "direct_split", "im2col", SPLIT[0])
     if row.variant.startswith("mma.sync"):
         return ("gamma_mma",)
     return ("gamma_ffma" if fp32 else "gamma_wgmma",)

@@ -18,7 +18,6 @@ import typer
 from tests.gpu.every_kernel import views
 from tests.gpu.every_kernel.zone import GUARD, PATTERN, Zone
 from tests.gpu.support.molds import (
-    BY_CONFIG,
     ONE_TAP,
     PLANES,
     SEEDS,
@@ -132,9 +131,6 @@ class Mold:
         self, case: tuple[Problem, str, str], aligned: bool, dtype: str, config: Any = None
     ) -> list[Any]:
         problem, direction, algorithm = case
-        if not config and self.family in BY_CONFIG:
-            every = BY_CONFIG[self.family]
-            return [p for v in every for p in self._plans(case, aligned, dtype, v)]
         try:
             found = list(
                 FAMILY[self.family].plans(

@@ -146,7 +146,7 @@ PICKED: dict[tuple[str, str], tuple[tuple[str, Direction], ...]] = {
         ("1x299x299x3>32x3x3s2", FILTER),
     ),
     ("implicit_gemm.producers", "fp16"): (
-        ("1x28x28x128>256x1x1s2", DATA),
+        ("32x56x56x64>128x1x1s2", DATA),
         ("32x56x56x64>128x1x1s2", FORWARD),
         ("1x224x224x3>64x3x3p1", FILTER),
         ("32x224x224x3>64x7x7s2p3", FILTER),

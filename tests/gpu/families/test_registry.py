@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.gpu.support.molds import BY_CONFIG
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100, datasheet
 from winolab.gpu.families.registry import FAMILIES, Family
@@ -33,9 +32,8 @@ def configs(family: Family) -> Iterator[tuple[Request, Any]]:
     device = datasheet("a100") if family.name == "gamma_mma" else H100
     named = parse_algorithm(NAMED[family.name]) if family.name in NAMED else None
     for problem in PROBLEMS:
-        config = next(iter(BY_CONFIG.get(family.name, ())), None)
         how = named, family.precisions[0]
-        request = Request(problem, family.directions[0], device, *how, config=config)
+        request = Request(problem, family.directions[0], device, *how)
         with contextlib.suppress(ValueError):
             for p in itertools.islice(family.plans(request), 1):
                 yield request, p.config

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from tests.gpu.hosted import Guarded, load
+from tests.gpu.support.picked import looked_at
 from tests.gpu.support.pretended import Array
 from winolab import conv_backward_filter
-from winolab.algorithm import Problem, Tile, direct, omega
+from winolab.algorithm import Problem, Tile, direct, omega, parse_algorithm
 from winolab.bench import oracle
 from winolab.device import H100, datasheet
 from winolab.gpu import driver
@@ -27,6 +28,8 @@ from winolab.gpu.planner.fallback import PlanWithFallback, needs_scale
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import loader
+from winolab.gpu.runtime.conv import convolve
+from winolab.options import ConvOptions
 from winolab.ref.algebra.transforms import Matrix, transforms
 
 
@@ -165,21 +168,19 @@ def test_flags_that_no_kernel_cleared_are_not_read(library, monkeypatch, algorit
     problem = Problem.of((4, 8, 12, 32 * groups), (32 * groups, 3, 3, 32), padding=1, groups=groups)
     rng = np.random.default_rng(5)
     x, dy = (rng.standard_normal(s).astype("float32") for s in (problem.x_shape, problem.y_shape))
-    asked: dict[str, Any] = {
-        "padding": 1,
-        "groups": groups,
-        "algorithm": algorithm,
-        "precision": "fp32_split",
-        "on_range": "raise",
-    }
+    named = parse_algorithm(algorithm)
+    checked = looked_at(Request(problem, "backward_filter", H100, named, "fp32_split"))
+    asked = ConvOptions(
+        algorithm=algorithm, precision="fp32_split", on_range="raise", config=checked.config
+    )
     dw, again = (
-        conv_backward_filter(Array(x), Array(dy), problem.w_shape, **how).values
-        for how in (asked, dict(asked, on_range="fallback"))
+        convolve("backward_filter", problem, Array(x), Array(dy), how).values
+        for how in (asked, replace(asked, on_range="fallback"))
     )
     assert np.array_equal(dw, again)
     x[..., 3] *= 2.0**-24
     with pytest.raises(ValueError, match="magnitudes are too far apart"):
-        conv_backward_filter(Array(x), Array(dy), problem.w_shape, **asked)
+        convolve("backward_filter", problem, Array(x), Array(dy), asked)
     assert read == [[0, 0, 0], [1, 0, 0]]
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 from winolab.algorithm import Tile
 from winolab.gpu.families.gamma.tiles import widths_of
 from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_mma import config as gamma_mma
-from winolab.gpu.families.im2col.config import TF32_CONFIGS
-from winolab.gpu.families.wgrad_im2col.config import TF32_CONFIGS as GRADIENTS_TF32_CONFIGS
 from winolab.ref.algorithms.winrs.kernels import TILES
 
 # Compiled kernels of each algorithm and precision; each runs PROBLEMS problems.
@@ -41,11 +38,6 @@ MOLDS = {
     "wgrad_direct.split": 4,
     "wgrad_im2col": 4,
     "wgrad_im2col.split": 4,
-}
-# What a family offers by name alone.
-BY_CONFIG: dict[str, tuple[Any, ...]] = {
-    "im2col.split": TF32_CONFIGS,
-    "wgrad_im2col.split": GRADIENTS_TF32_CONFIGS,
 }
 ONE_TAP = "cublaslt", "skinny"  # what serves no other filters
 PLANES = 12  # the first of depthwise ones on planes

@@ -200,7 +200,7 @@ FAMILIES = (
     Family("wgrad_im2col", wgrad_im2col.plans, wgrad_im2col.Config, GRADIENT, SIXTEEN_BITS),
     Family(
         "wgrad_im2col.split",
-        wgrad_im2col.split_plans,
+        wgrad_im2col.plans,
         wgrad_im2col.Config,
         GRADIENT,
         ("fp32_split",),

@@ -68,6 +68,7 @@ class DeviceModel:
     wgrad_winograd: WgradWinograd
     wgrad_direct: WgradDirect
     wgrad_im2col: Walked
+    wgrad_im2col_split: Walked
     im2col: Walked
     im2col_split: Walked
     depthwise: Depthwise

@@ -3,6 +3,7 @@ FP64 within the proven bound."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,16 @@ from tests.gpu.support.gradients import asked
 from tests.gpu.support.halves import on_cpu
 from winolab.algorithm import Problem
 from winolab.device import H100
-from winolab.gpu.families.wgrad_im2col.config import CONFIGS, TF32_CONFIGS, TF32_SHAPES, Config
+from winolab.gpu.families.clusters import as_many_stages_as_fit
+from winolab.gpu.families.wgrad_im2col.config import (
+    CONFIGS,
+    TF32_CONFIGS,
+    TF32_SHAPES,
+    TF32_SPLITS,
+    Config,
+)
 from winolab.gpu.families.wgrad_im2col.launch import again, parameters
-from winolab.gpu.families.wgrad_im2col.plan import WgradIm2colPlan, plans, split_plans
+from winolab.gpu.families.wgrad_im2col.plan import WgradIm2colPlan, plans
 from winolab.gpu.params import Params
 from winolab.gpu.planner.accuracy import incurred
 from winolab.gpu.planner.planner import plan
@@ -34,13 +42,20 @@ PROBLEMS = LAYERS | {
 }
 
 
-def compiled_on_cpu() -> list[Config]:
-    """A cluster of each shape."""
-    each = [[v for v in TF32_CONFIGS if (v.bo, v.bi) == shape[:2]] for shape in TF32_SHAPES]
-    return [some[i % len(some)] for i, some in enumerate(each)]
+# Shapes that are offered to nobody, and run where they are named.
+OTHERS = (128, 96, 1), (192, 64, 1), (64, 96, 2), (64, 64, 2)
 
 
-FEW = compiled_on_cpu()
+def of_shapes(*shapes: tuple[int, int, int]) -> list[Config]:
+    """Clusters in turn, one of each shape."""
+    found = []
+    for i, shape in enumerate(shapes):
+        split = TF32_SPLITS[i % len(TF32_SPLITS)]
+        found += as_many_stages_as_fit(partial(Config, tf32=1), [shape], [split], 2)
+    return found
+
+
+FEW = of_shapes(*OTHERS, *TF32_SHAPES)
 UNEVEN = Config(128, 64, 4, 3, tf32=1)  # 43, 43 and 42 rows
 
 
@@ -60,14 +75,14 @@ def test_gradients_are_those_of_fp64(name: str, execute: Any) -> None:
     if execute is on_cpu:
         configs = [FEW[at % len(FEW)] if PROBLEMS[name].ndim < 3 else FEW[-1]]
     else:
-        configs = [TF32_CONFIGS[(7 * at + 3 * i) % len(TF32_CONFIGS)] for i in range(6)]
+        configs = [(*TF32_CONFIGS, *FEW)[(5 * at + 3 * i) % 14] for i in range(6)]
     for config in configs:
         p, x, dy = made(PROBLEMS[name], config)
         assert too_far(p, x, dy, execute(p, x, dy)) == 0, p
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("config", TF32_CONFIGS, ids=str)
+@pytest.mark.parametrize("config", [*TF32_CONFIGS, *FEW], ids=str)
 def test_every_block_of_every_cluster_on_a_gpu(config: Config) -> None:
     check_block(config, on_gpu)
 
@@ -177,9 +192,9 @@ def test_a_filter_may_lie_with_taps_as_neighbours() -> None:
 
 
 def test_parameters_and_shared_memory_are_as_large_as_planned(compiled: Any) -> None:
-    """A shape's largest clusters stand for all."""
-    every = {(v.bo, v.bi): v for v in TF32_CONFIGS}
-    assert len(every) == len(TF32_SHAPES)
+    """A shape's largest clusters stand for all that are offered."""
+    every = {(v.bo, v.bi): v for v in (*FEW, *TF32_CONFIGS)}
+    assert len(every) == len(TF32_SHAPES) + len(OTHERS)
     for v in every.values():
         p, x, dy = made(PROBLEMS["3x3"], v)
         views = pixels_view(x), pixels_view(dy)
@@ -191,9 +206,7 @@ def test_parameters_and_shared_memory_are_as_large_as_planned(compiled: Any) -> 
 
 
 def test_what_is_not_there_is_refused() -> None:
-    """And no plan has them that is not asked for one: no GPU has timed them."""
     problem = PROBLEMS["3x3"]
-    assert not list(split_plans(Request(problem, BACKWARD, H100, None, SPLIT)))
     for precision, config in (("fp16", TF32_CONFIGS[0]), (SPLIT, CONFIGS[0])):
         with pytest.raises(ValueError, match="tf32 is FP32's"):
             asked(plans, precision, problem, config=config)
@@ -201,6 +214,13 @@ def test_what_is_not_there_is_refused() -> None:
         asked(plans, SPLIT, problem, config=Config(128, 64, 4, tf32=2))
     with pytest.raises(ValueError, match="multiples of 4 channels, not 6 and 8"):
         asked(plans, SPLIT, layer((1, 5, 5, 6), 8, (1, 1)), config=TF32_CONFIGS[0])
+
+
+def test_blocks_of_parts_are_offered_for_fp32_alone() -> None:
+    for precision, configs in ((SPLIT, TF32_CONFIGS), ("fp16", CONFIGS)):
+        found = [p.config for p in plans(Request(PROBLEMS["3x3"], BACKWARD, H100, None, precision))]
+        assert found
+        assert set(found) <= set(configs)
 
 
 @pytest.mark.parametrize("precision", ["fp32", SPLIT])

@@ -111,14 +111,14 @@ def test_it_costs_what_1_by_n_does(device: str, precision: str, direction: str) 
 
 
 def test_the_planner_takes_it_where_nobody_says_how() -> None:
-    tall = Problem.of((1, 17, 17, 160), (160, 7, 1, 160), padding=(3, 0))
+    tall = Problem.of((32, 17, 17, 160), (160, 7, 1, 160), padding=(3, 0))
     request = Request(tall, "backward_filter", H100)
     found = plan(request)
     assert isinstance(found, TurnedPlan)
     assert found.kernel.endswith(" along the height")
     assert "the width and the height in each other's place:" in str(found)
     assert kept._unpacked(kept.packed(found)) == found
-    deep = Problem.of((1, 17, 9, 17, 160), (160, 7, 1, 1, 160), padding=(3, 0, 0))
+    deep = Problem.of((32, 17, 9, 17, 160), (160, 7, 1, 1, 160), padding=(3, 0, 0))
     along_depth = plan(replace(request, problem=deep))
     assert along_depth.kernel.endswith(" along the depth")
     huge = replace(tall, in_channels=1 << 24, input=(17, 1 << 9))

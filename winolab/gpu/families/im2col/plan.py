@@ -82,13 +82,15 @@ def plans(request: Request) -> Iterator[Im2colPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
     what = "direct products of copies by position"
     request.need(request.device.wgmma, f"{what} need wgmma, which is 9.0's")
+    config, parts = request.config_of(Config), request.precision == "fp32_split"
     if request.algorithm and request.algorithm.kind != "direct":
+        if parts:
+            return  # others say what computes it
         raise ValueError(f"{what} do not compute {request.algorithm}")
     c = counted(request.problem, request.direction)
     check_vectors(request, (c.channels, c.out_channels), what, VECTOR)
     if c.empty or not c.channels or 0 in c.input:
         raise ValueError(f"{what} need something to sum")
-    config, parts = request.config_of(Config), request.precision == "fp32_split"
     if config and not (config.runs and has(config, c) and config.tf32 == parts):
         raise ValueError(
             f"{config}: blocks have 64, 128, 192 or 256 positions, 32 to 256 output channels by 32 "

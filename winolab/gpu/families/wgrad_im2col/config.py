@@ -64,15 +64,8 @@ SHAPES = (
 )
 SPLITS = (1, 2, 3, 4, 8)
 CONFIGS = tuple(as_many_stages_as_fit(Config, SHAPES, SPLITS, 3))
-# The same of FP32's parts, whose sums of a step are beside all sums: 128 × 128 would spill, and
-# three blocks of 64 × 64.
-TF32_SHAPES = (
-    (128, 96, 1),
-    (192, 64, 1),
-    (128, 64, 1),
-    (64, 96, 2),
-    (64, 64, 2),
-    (64, 32, 3),
-)
+# The same of FP32's parts: of six shapes the second alone is within 0.8 % of the fastest on a mean
+# of 23 layers, these two have all (docs/notes/134).
+TF32_SHAPES = ((128, 64, 1), (64, 32, 3))
 TF32_SPLITS = (1, 2, 4, 8)
 TF32_CONFIGS = tuple(as_many_stages_as_fit(partial(Config, tf32=1), TF32_SHAPES, TF32_SPLITS, 2))

@@ -10,8 +10,8 @@ from winolab.gpu.planner.device_model import MODEL, DeviceModel
 
 def seconds(call: Tiling, model: DeviceModel = MODEL) -> float:
     """Predicted time: rounds of clusters, a block's steps, what is around them."""
-    device, v, m = call.device, call.config, model.wgrad_im2col
-    times = PARTS if v.tf32 else 1
+    device, v = call.device, call.config
+    m, times = (model.wgrad_im2col_split, PARTS) if v.tf32 else (model.wgrad_im2col, 1)
     data = operands(call.problem, call.precision)
     main = Walk(v.bo, v.bi, v.blocks, v.split_k, call.work_tiles, call.steps, data, times=times)
     start = model.device.launch + m.start / device.clock

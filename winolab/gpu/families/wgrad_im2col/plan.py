@@ -13,7 +13,7 @@ from winolab.arguments.words import plural
 from winolab.gpu.families.clusters import MOST_SHARED, MOST_SPLITS, MOST_SUMS
 from winolab.gpu.families.direct_products import DirectGradient, fitting, tf32_arithmetic
 from winolab.gpu.families.wgrad_im2col import cost, launch
-from winolab.gpu.families.wgrad_im2col.config import CONFIGS, Config
+from winolab.gpu.families.wgrad_im2col.config import CONFIGS, TF32_CONFIGS, Config
 from winolab.gpu.families.wgrad_im2col.source import source
 from winolab.gpu.families.wgrad_im2col.tiling import Tiling
 from winolab.gpu.params import Kernels, View
@@ -79,16 +79,10 @@ def plans(request: Request) -> Iterator[WgradIm2colPlan]:
             f"and more as many as hold the sums and fit into {MOST_SHARED} B; tf32 is FP32's"
         )
     problem, device = request.problem, request.device
-    for v in (config,) if config else CONFIGS:
+    for v in (config,) if config else TF32_CONFIGS if parts else CONFIGS:
         made = WgradIm2colPlan(problem, g, request.precision, request.stored, v, device)
         if not made.steps >= v.split_k and not config:
             continue
         if unreached := made.unreached():
             raise ValueError(f"{what} serve {unreached}")
         yield replace(made, predicted=cost.seconds(made))
-
-
-def split_plans(request: Request) -> Iterator[WgradIm2colPlan]:
-    """The block of a named config, of FP32's TF32 parts: no GPU has timed them (docs/notes/133)."""
-    if request.config_of(Config):
-        yield from plans(request)
