@@ -3,6 +3,8 @@ and backward data, and filter gradients."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -16,6 +18,7 @@ from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import check_reach
 from winolab.gpu.planner.request import Plan, Request
 from winolab.options import KernelConfig
+from winolab.ref.arithmetic.split import products
 
 TILE = Tile(1, 1)
 
@@ -25,11 +28,20 @@ def arithmetic(precision: str) -> str:
     return f"{precision},accumulation=tensor_core:16:2:truncate"
 
 
-def tf32_arithmetic(depth: int) -> str:
+def tf32_arithmetic(depth: int, taps: Sequence[int] = (), channels: int = 0) -> str:
     """The same of FP32's TF32 parts, three products of which the Tensor Core sums over so many
-    channels or positions of a step, the small ones first, whose steps are added in FP32."""
-    sums = f"tensor_core:8:2:truncate:{3 * depth}"
+    channels or positions of a step, the small ones first, whose steps are added in FP32; those of
+    ``channels`` begin anew with each of the taps."""
+    sums = f"tensor_core:8:2:truncate:{intervals(depth, taps, channels)}"
     return f"fp32_split,product=tf32,scale=none,accumulation={sums},ahead={depth // 8}"
+
+
+def intervals(depth: int, taps: Sequence[int], channels: int) -> str:
+    """Products of two parts that steps of ``depth`` channels sum in turn, of several taps the last
+    of each fewer: of 8 channels every tap's sum is added in FP32."""
+    whole, rest = divmod(channels, depth)
+    steps = [depth] * whole + [rest] if rest and math.prod(taps) > 1 else [depth]
+    return "+".join(str(products(2) * n) for n in steps)
 
 
 def sequential(precision: str) -> str:

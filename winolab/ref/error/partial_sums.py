@@ -203,7 +203,8 @@ def sum_errors(run: Float, depth: float, terms: Products) -> tuple[Array, Array,
             return _tensor_core(run, depth, terms)
         blocks = [min(i / products(run.parts), depth) for i in order.intervals]
         blocks = blocks if depth > blocks[0] else blocks[:1]
-        inside = [_tensor_core(run, block, terms) for block in blocks]
+        each = {block: _tensor_core(run, block, terms) for block in blocks}
+        inside = [each[block] for block in blocks]
         noise, bias, _ = (sum(of, zero) * depth / sum(blocks) for of in zip(*inside, strict=True))
         shares = [block / sum(blocks) for block in blocks]
         shrinkage = sum((s * one[2] for s, one in zip(shares, inside, strict=True)), zero)

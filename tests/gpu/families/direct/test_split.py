@@ -260,6 +260,22 @@ def test_what_split_products_lose_is_computed_again(
     assert too_far(p.fallback, a, b, lost) > 0
 
 
+@pytest.mark.parametrize("channels", [4, 8, 48])
+def test_each_step_of_every_tap_is_added(channels: int) -> None:
+    """Beside 1 every other step's sum is lost: the bound had one step of 32 channels for several
+    taps of fewer."""
+    problem = layer((1, 23, 23, channels), 64, (16, 16))
+    p = next(iter(split_plans(Request(problem, DIRECTIONS[0], H100, None, "fp32_split"))))
+    a, b = (np.zeros(s, "float32") for s in (problem.x_shape, problem.w_shape))
+    a[..., ::32] = b[..., ::32] = 2.0**-12 * (1 - 2.0**-10)
+    a[0, 0, 0, 0] = b[:, 0, 0, 0] = 1
+    found = hosted.execute(p, a, b)
+    exact = (a[:, :16, :16].astype(float) * b).sum((1, 2, 3))
+    others = 256 * -(-channels // 32) - 1
+    assert (np.abs(found[0, 0, 0] - exact) >= 0.99 * others * 2.0**-24).all()
+    assert too_far(p, a, b, found) == 0
+
+
 def test_strided_layers_in_fp32_are_served_everywhere() -> None:
     """By split products with a fallback where these serve, else by an implicit GEMM, or FFMA, where
     the stride's phases are no channels."""

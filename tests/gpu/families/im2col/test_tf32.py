@@ -83,6 +83,20 @@ def test_integers_are_exact_and_adjoint() -> None:
         check_adjoint(UNIT[name], DIRECTIONS, "float32", computed, most=40)
 
 
+@pytest.mark.parametrize("channels", [8, 40])
+def test_each_step_of_every_tap_is_added(channels: int) -> None:
+    """Beside 1 every other step's sum is lost: the bound had one step of 32 channels for four taps
+    of 8."""
+    p = planned(layer((1, 16, 16, channels), 32, (16, 16)), FORTH, SPLIT, Config(64, 32, 3, tf32=1))
+    assert p.steps == 256 * -(-channels // 32)
+    a, b = (np.zeros(s, "float32") for s in (p.problem.x_shape, p.problem.w_shape))
+    a[..., ::32] = b[..., ::32] = 2.0**-12 * (1 - 2.0**-10)
+    a[0, 0, 0, 0] = b[:, 0, 0, 0] = 1
+    found, exact = on_cpu(p, a, b), (a.astype(float) * b).sum((1, 2, 3))
+    assert (np.abs(found - exact) >= 0.99 * (p.steps - 1) * 2.0**-24).all()
+    assert too_far(p, a, b, found) == 0
+
+
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_sums_that_are_not_finite_are_added_up_again(direction: str) -> None:
     """An infinity, whose low part is NaN, gives what FFMA gives, in its windows alone; a number

@@ -21,7 +21,6 @@ from winolab.gpu.families.direct.config import (
     FEWEST,
     FFMA_POSITIONS,
     FFMA_THREADS,
-    PAIR,
     POSITIONS,
     SPLIT_CHANNELS,
     Config,
@@ -35,7 +34,7 @@ from winolab.gpu.families.direct.config import (
 from winolab.gpu.families.direct.cost import ffma_seconds, seconds, split_seconds
 from winolab.gpu.families.direct.source import ffma_source, source, split_source
 from winolab.gpu.families.direct.tiling import TILES, FfmaTiling, SplitTiling, Tiling
-from winolab.gpu.families.direct_products import DirectCorrelation
+from winolab.gpu.families.direct_products import DirectCorrelation, intervals
 from winolab.gpu.families.scale import found_source
 from winolab.gpu.params import MOST, Kernels, Params, View, uncounted
 from winolab.gpu.planner.base_plan import BasePlan
@@ -47,7 +46,7 @@ from winolab.gpu.planner.request import (
     FallbackLaunches,
     Request,
 )
-from winolab.ref.arithmetic.split import Scale, products
+from winolab.ref.arithmetic.split import Scale
 
 VECTOR, SPLIT_VECTOR = 8, 4  # channels of a store; that pixels of split data are aligned to
 
@@ -112,9 +111,12 @@ class DirectSplitPlan(SplitTiling, DirectPlan):
     @property
     def simulated(self) -> str:
         """What the reference calls this arithmetic."""
-        partial = products(PAIR) * SPLIT_CHANNELS
-        text = f"fp32_split,accumulation=tensor_core:16:2:truncate:{partial}"
-        text += f",ahead={SPLIT_CHANNELS // 16}"
+        c = self.correlation
+        partial = intervals(SPLIT_CHANNELS, c.filter, c.channels)
+        # of several taps a chunk's rest is zeros
+        chunk = 16 if math.prod(c.filter) == 1 else math.gcd(16, c.channels)
+        text = f"fp32_split,accumulation=tensor_core:{chunk}:2:truncate:{partial}"
+        text += f",ahead={SPLIT_CHANNELS // chunk}"
         return text + (f",scale={self.given}" if self.given else "")
 
     @property

@@ -55,7 +55,9 @@ class Im2colPlan(Tiling, DirectCorrelation):
     @property
     def simulated(self) -> str:
         """What the reference calls this arithmetic."""
-        return tf32_arithmetic(self.depth) if self.config.tf32 else arithmetic(self.precision)
+        if not self.config.tf32:
+            return arithmetic(self.precision)
+        return tf32_arithmetic(self.depth, self.correlation.filter, self.correlation.channels)
 
     @property
     def split_sums(self) -> tuple[tuple[float, int], ...]:
