@@ -51,9 +51,7 @@ def tiling(
                 "or winolab.ref.error.proven for the bounds of dwm and fft"
             )
         return winograd.gradient_regions(problem, algorithm)
-    layer = problem
-    if direction == "backward_data":
-        layer = winograd.data_adjoint(problem)
+    layer = winograd.data_adjoint(problem) if direction == "backward_data" else problem
     boxes = winograd.regions(layer, algorithm)
     groups = layer.groups
     group = replace(
@@ -143,12 +141,14 @@ def rounded_constant(run: Arithmetic, q: Fraction) -> Fraction:
 
 
 def operand_unit(run: Float, *held: Format) -> Unit:
-    """Rounding an operand of these formats to the product format, or splitting it into parts."""
+    """Rounding an operand of these formats to the product format, or splitting it into parts,
+    of which the Tensor Core cuts off what TF32 does not hold."""
     if run.parts == 1:
         return Unit.of(run.product, *held)
     precision = max(fmt.precision for fmt in held)
     lost = run.parts * FP32.underflow if precision > FP32.precision else 0.0
-    return Unit(split.left(part(run), run.parts, precision), part(run).underflow + lost)
+    under = part(run).underflow * (2 if part(run).name == "tf32" else 1)
+    return Unit(split.left(part(run), run.parts, precision), under + lost)
 
 
 def part(run: Float) -> Format:

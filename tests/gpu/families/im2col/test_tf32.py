@@ -97,6 +97,14 @@ def test_each_step_of_every_tap_is_added(channels: int) -> None:
     assert too_far(p, a, b, found) == 0
 
 
+@pytest.mark.parametrize("exponent", [-125, -120])
+def test_what_tf32_does_not_hold_of_small_numbers_is_cut_off(exponent: int) -> None:
+    """Up to 2⁻¹³⁶ of each, where rounding would lose half of it."""
+    p, a, b = made(UNIT["1x1"], FORTH, Config(64, 32, 3, tf32=1))
+    a[...], b[...] = (2**23 + 0xFFF) * 2.0 ** (exponent - 23), 2.0**100
+    assert too_far(p, a, b, on_cpu(p, a, b)) == 0
+
+
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_sums_that_are_not_finite_are_added_up_again(direction: str) -> None:
     """An infinity, whose low part is NaN, gives what FFMA gives, in its windows alone; a number
