@@ -18,8 +18,9 @@ import typer
 
 from experiments.calibrate.plans import takes
 from experiments.calibrate.rows import DEVICES, layer_of
+from experiments.harness.machines import stored
 from experiments.harness.tables import RESULTS
-from experiments.measure.layer_rows import Row, key, latest, stored
+from experiments.measure.layer_rows import Row, key, latest
 from experiments.measure.throughput import stored as lines
 from winolab.bench.contenders import unnamed
 from winolab.gpu.planner.planner import plan

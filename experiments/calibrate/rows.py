@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,8 +9,9 @@ from functools import cache
 from statistics import median
 
 from experiments.harness.facts import ROOT
+from experiments.harness.machines import stored
 from experiments.measure.cases import cases
-from experiments.measure.layer_rows import latest, stored
+from experiments.measure.layer_rows import latest
 from winolab.bench.layers import Layer
 from winolab.bench.networks import BatchedLayer, parse
 from winolab.device import DATASHEETS, Device
@@ -135,20 +135,17 @@ def _filled(row: Timed) -> Timed:
 
 def _lines(file: str) -> Iterator[dict]:
     path = RESULTS / f"{file}.jsonl"
-    if path.exists():
-        with path.open() as lines:
-            yield from map(json.loads, lines)
+    yield from stored(path)
 
 
 def _networks(file: str, *kernels: str) -> Iterator[Timed]:
-    """Those of kernels on layers of networks; the first row of a run has the device."""
-    devices: dict[str, str] = {}
+    """Those of kernels on layers of networks."""
     for row in _lines(file):
-        device = devices.setdefault(row["run"], row.get("device", ""))
         if row.get("kernel") in kernels and not _gone(row):
             yield Timed(
-                "", parse(row["layer"]), row["direction"], row["precision"], DEVICES[device],
-                row["kernel"], row["products"], row["plan"], row["workspace"], 1e-6 * row["us"],
+                "", parse(row["layer"]), row["direction"], row["precision"],
+                DEVICES[row["device"]], row["kernel"], row["products"], row["plan"],
+                row["workspace"], 1e-6 * row["us"],
             )  # fmt: skip
 
 

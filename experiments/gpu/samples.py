@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from experiments.calibrate.gone import apart
 from experiments.gpu import counters
 from experiments.gpu.rows import Row, mean, stored
+from experiments.harness import machines
 from experiments.harness.facts import ROOT
 from experiments.measure import layer_rows
 from winolab.bench import networks as listed
@@ -78,7 +79,7 @@ def speeds(rows: Iterable[Row]) -> list[Speeds]:
 def latest() -> list[Row]:
     """The rows of networks' layers that were added last."""
     every = [row for way in DIRECTIONS
-             for row in layer_rows.stored(RESULTS / f"networks_{way}.jsonl")]  # fmt: skip
+             for row in machines.stored(RESULTS / f"networks_{way}.jsonl")]  # fmt: skip
     return layer_rows.latest(every)
 
 

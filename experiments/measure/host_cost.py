@@ -30,8 +30,8 @@ import typer
 
 import winolab
 from experiments.harness.facts import ROOT
+from experiments.harness.machines import stored
 from experiments.harness.pytorch import tf32
-from experiments.measure.layer_rows import stored
 from winolab.cli import bench
 from winolab.gpu import driver, warm
 from winolab.gpu.planner.request import DIRECTIONS

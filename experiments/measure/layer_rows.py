@@ -5,42 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
-from experiments.measure import throughput
-
 LARGE = 32e6  # bytes that a layer moves for copies to say how fast it may be
-# Facts of the machine, which the first row of a run has and the others of that run leave out.
-MACHINE = (
-    "commit", "device", "driver", "cuda", "cudnn", "cupy", "torch", "sm_mhz", "memory_mhz",
-    "sgemm_tflops",
-)  # fmt: skip
 Row = dict[str, Any]
-
-
-def stored(path: Path) -> list[Row]:
-    """The rows of a file, each with the facts of its machine; none where there is no file."""
-    return filled(throughput.stored(path))
-
-
-def filled(rows: Iterable[Row]) -> list[Row]:
-    """The rows, each with the facts of its machine."""
-    machines: dict[str, Row] = {}
-    found = []
-    for row in rows:
-        facts = {name: row[name] for name in MACHINE if name in row}
-        found.append({**machines.setdefault(row["run"], facts), **row} if "run" in row else row)
-    return found
-
-
-def shortened(rows: Iterable[Row]) -> Iterator[Row]:
-    """The rows as a file has them, the machine in the first of each run."""
-    seen = set()
-    for row in rows:
-        first = "run" not in row or row["run"] not in seen
-        seen.add(row.get("run"))
-        yield row if first else {name: value for name, value in row.items() if name not in MACHINE}
 
 
 def latest(rows: Iterable[Row]) -> list[Row]:

@@ -29,7 +29,8 @@ import typer
 
 from experiments.calibrate.gone import apart, same
 from experiments.harness.facts import ROOT
-from experiments.measure.layer_rows import Row, key, latest, shortened, stored, summarized, there
+from experiments.harness.machines import shortened, stored
+from experiments.measure.layer_rows import Row, key, latest, summarized, there
 from experiments.measure.throughput import compile_all, lost
 from winolab.algorithm import Problem
 from winolab.bench.compare import fastest_of_cudnn, free

@@ -25,6 +25,7 @@ import typer
 
 from experiments.calibrate.plans import cut_to, takes
 from experiments.harness.facts import ROOT
+from experiments.harness.machines import shortened
 from experiments.measure.cases import Case, cases
 from experiments.measure.published.rows import Kinds
 from experiments.measure.published.rows import resumed as added
@@ -42,7 +43,7 @@ from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.planner.planner import candidates, usual_limit
 from winolab.gpu.planner.request import Plan
-from winolab.lines import Lines
+from winolab.lines import Lines, rewrite
 from winolab.spread import pool
 
 RESULTS = ROOT / "experiments" / "results" / "throughput_variants.jsonl"
@@ -98,6 +99,7 @@ def resume(step: str, listed: Iterable[Row], seconds: float, output: Path) -> No
     if not pairs:
         raise typer.BadParameter(f"the list has no pick of an {name} that step {step!r} changed")
     added(output, seconds, pairs, case_of, both, beside)
+    rewrite(output, shortened(stored(output)))
     print("\n".join(slower(row for row in stored(output) if row["step"] == step)))
 
 

@@ -11,7 +11,6 @@ on the one that was measured last.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import threading
@@ -25,6 +24,7 @@ from typing import Annotated
 import typer
 
 from experiments.gpu.rows import devices
+from experiments.harness import machines
 from experiments.harness.facts import ROOT
 from experiments.measure.cases import LISTS, Case, cases
 from winolab.bench.compare import compare, free
@@ -107,7 +107,7 @@ def main(
                 file.append(plain({**labels, **row}))
             print(f"{end - time.monotonic():5.0f} s left {summary(case, rows)}", flush=True)
     last = latest(stored(output))
-    rewrite(output, (row for mine in last for row in mine))
+    rewrite(output, machines.shortened(row for mine in last for row in mine))
 
 
 def latest(rows: Iterable[bench.Row], device: str | None = None) -> list[list[bench.Row]]:
@@ -236,8 +236,8 @@ def _compiled(source: str, arch: str, title: str) -> int:
 
 
 def stored(path: Path = RESULTS) -> list[bench.Row]:
-    """The rows of a file, none where there is none."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """The rows of a file of experiments/results."""
+    return machines.stored(path)
 
 
 if __name__ == "__main__":

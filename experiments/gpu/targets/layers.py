@@ -118,7 +118,7 @@ def _listed() -> dict[str, Problem]:
 def picks(rows: Iterable[Row]) -> list[Pick]:
     """Every layer, direction and precision once: the row of the last run, of today's pick where one
     is, on the GPU of the last run."""
-    timed = [row for row in layer_rows.filled(rows) if {"layer", "method", "us"} <= row.keys()]
+    timed = [row for row in rows if {"layer", "method", "us"} <= row.keys()]
     found: dict[tuple, Pick] = {}
     for own, torch, copy in layer_rows.ratios(layer_rows.latest(of_last(timed))):
         text = own["layer"]

@@ -10,7 +10,6 @@ direct convolution's operations over their median (openCNN's equation 6 divides 
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from typing import Annotated, Any
 import typer
 
 from experiments.harness.facts import ROOT
+from experiments.harness.machines import stored
 from experiments.measure.throughput import compile_all
 from winolab.algorithm import Problem, direct, gamma, winograd
 from winolab.bench import oracle
@@ -337,7 +337,7 @@ def main(
         found = list(processes.map(planned, wanted, repeat(driver.device(0))))
     print(f"{compile_all(plan for plans in found for plan in plans)} kernels", flush=True)
     machine = {**bench.context(), "run": datetime.now(UTC).isoformat(timespec="milliseconds")}
-    kept = [json.loads(line) for line in output.read_text().splitlines()] if output.exists() else []
+    kept = stored(output)
     end, key = time.monotonic() + seconds, ("list", "layer", "batch")
     for case, own in zip(wanted, found, strict=True):
         if time.monotonic() > end:

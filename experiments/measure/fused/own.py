@@ -10,7 +10,6 @@ the layouts of the output transform. Rows are as ``experiments.measure.fused.bes
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +21,7 @@ from typing import Annotated, Any
 
 import typer
 
+from experiments.harness.machines import stored
 from experiments.measure.fused import beside as fused2d
 from experiments.measure.fused.beside import ALGORITHM, RESULTS, VGG_BATCHES, Ordered
 from experiments.measure.throughput import compile_all
@@ -182,9 +182,7 @@ def main(
         found = list(processes.map(planned, wanted, repeat(driver.device(0))))
     print(f"{compile_all(plan for plans in found for plan in plans)} kernels", flush=True)
     machine = {**bench.context(), "run": datetime.now(UTC).isoformat(timespec="milliseconds")}
-    kept = (
-        [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
-    )
+    kept = stored(RESULTS)
     keys = ("list", "layer", "batch", "precision")
     for case, own in zip(wanted, found, strict=True):
         if time.monotonic() > end:

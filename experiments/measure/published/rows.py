@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -11,7 +10,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, TypeVar
 
-from experiments.measure.throughput import compile_all
+from experiments.measure.throughput import compile_all, stored
 from winolab.algorithm import Problem
 from winolab.bench import oracle
 from winolab.bench.compare import free
@@ -117,7 +116,7 @@ def resumed(
     end = time.monotonic() + seconds
     bench.ready()
     device = driver.device(0)
-    kept = [json.loads(line) for line in output.read_text().splitlines()] if output.exists() else []
+    kept = stored(output)
     there = {(*_case(row, key(cases[0])), row.get("plan"), row.get("source"))
              for row in kept if row["device"] == device.name}  # fmt: skip
     machine = {**bench.context(), "run": datetime.now(UTC).isoformat(timespec="milliseconds")}

@@ -18,7 +18,8 @@ from typing import Annotated
 import typer
 
 from experiments.harness.facts import ROOT
-from experiments.measure.layer_rows import Row, by_case, stored
+from experiments.harness.machines import stored
+from experiments.measure.layer_rows import Row, by_case
 from experiments.measure.layers import Layer, added, timed
 from winolab.bench.contenders import unnamed
 from winolab.cli import bench

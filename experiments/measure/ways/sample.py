@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from experiments.measure.layer_rows import Row, key, stored
+from experiments.harness.machines import stored
+from experiments.measure.layer_rows import Row, key
 from experiments.measure.layers import added, measured, tried
 from experiments.measure.throughput import compile_all
 from winolab.bench.contenders import digest

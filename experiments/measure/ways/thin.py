@@ -25,7 +25,8 @@ from typing import Annotated
 import typer
 
 from experiments.harness.facts import ROOT
-from experiments.measure.layer_rows import Row, by_case, key, stored
+from experiments.harness.machines import stored
+from experiments.measure.layer_rows import Row, by_case, key
 from experiments.measure.layers import Case, added, timed
 from winolab.bench.contenders import digest, unnamed
 from winolab.bench.networks import distinct

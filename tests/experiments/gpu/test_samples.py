@@ -37,20 +37,20 @@ def test_speeds_are_of_picks_over_the_faster_order() -> None:
 
 def test_a_missed_aim_is_said(monkeypatch) -> None:
     slow = case("a", "1x1", 2.0, 1.0, 1.0)
-    monkeypatch.setattr(samples.layer_rows, "stored", lambda path: slow * ("forward" in path.stem))
+    monkeypatch.setattr(samples.machines, "stored", lambda path: slow * ("forward" in path.stem))
     line = samples.networks()[-1]
     assert line.startswith("| FP32, forward | 0.50 (0.50, 1) | 2.00 missed | 0.50 missed | 100.0%")
     fast = case("a", "1x1", 1.0, 3.0, 1.0)
-    monkeypatch.setattr(samples.layer_rows, "stored", lambda path: fast * ("forward" in path.stem))
+    monkeypatch.setattr(samples.machines, "stored", lambda path: fast * ("forward" in path.stem))
     assert "missed" not in samples.networks()[-1]
     both = [*slow, *fast]  # those that were added last are of what is picked now
-    monkeypatch.setattr(samples.layer_rows, "stored", lambda path: both * ("forward" in path.stem))
+    monkeypatch.setattr(samples.machines, "stored", lambda path: both * ("forward" in path.stem))
     assert samples.networks()[-1].startswith("| FP32, forward | 3.00 (3.00, 1) | 2.00 reached")
 
 
 def test_aims_are_judged_by_cases_with_cudnn_where_there_are_any(monkeypatch) -> None:
     rows = case("a", "1x1", 1.0, 3.0, 1.0)
-    monkeypatch.setattr(samples.layer_rows, "stored", lambda path: rows * ("forward" in path.stem))
+    monkeypatch.setattr(samples.machines, "stored", lambda path: rows * ("forward" in path.stem))
     (line,) = samples.networks()[4:]
     assert line.startswith("| FP32, forward | 3.00 (3.00, 1) | 2.00 reached | 1.00 reached | 0.0%")
     other = case("b", "1x1", 1.0, 6.0, 1.0)
@@ -70,7 +70,7 @@ def test_picks_that_are_gone_count_nowhere(monkeypatch) -> None:
     told = {"kernel": "direct", "products": "fp32", "plan": "8x8", "bytes": 1}
     rows = [{**row, **told} for layer, ours in (("a", 2.0), ("b", 1.0))
             for row in case(layer, "1x1", ours, 1.0, 1.0)]  # fmt: skip
-    monkeypatch.setattr(samples.layer_rows, "stored", lambda path: rows * ("forward" in path.stem))
+    monkeypatch.setattr(samples.machines, "stored", lambda path: rows * ("forward" in path.stem))
     assert [row["layer"] for row in samples.below()] == ["a"]
     pick = {name: rows[0][name] for name in gone.CASE} | {"plan": "4x4"}
     monkeypatch.setattr(gone, "today", lambda: {tuple(pick[name] for name in gone.CASE): pick})
@@ -117,7 +117,7 @@ def test_slow_layers_say_what_holds_them(monkeypatch) -> None:
     kept = {"counters_networks": [launch]}
     monkeypatch.setattr(samples, "stored", lambda name: kept[name])
     files = {"networks_forward": [*slow, *fast]}
-    monkeypatch.setattr(samples.layer_rows, "stored", lambda path: files.get(path.stem, []))
+    monkeypatch.setattr(samples.machines, "stored", lambda path: files.get(path.stem, []))
     assert [(row["layer"], row["torch_us"]) for row in samples.below()] == [("a", 1.0)]
     lines = samples.reasons()
     held = "L2 21 %, at work 40%, long scoreboard 75%; 2 launches, 100% in the main one"

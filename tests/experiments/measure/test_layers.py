@@ -15,8 +15,9 @@ from experiments.calibrate import gone
 from experiments.calibrate.gone import told
 from experiments.calibrate.plans import plan_of
 from experiments.calibrate.rows import DEVICES, Timed
+from experiments.harness.machines import shortened, stored
 from experiments.measure import layers
-from experiments.measure.layer_rows import latest, ratios, shortened, stored, summarized
+from experiments.measure.layer_rows import latest, ratios, summarized
 from experiments.measure.layers import (
     DEPTHWISE,
     GROUPED,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 
 import pytest
 
+from experiments.harness.machines import stored
 from experiments.measure.published.omega import RESULTS, cases, main, planned
 from experiments.measure.published.rows import summary
 from winolab.device import datasheet
@@ -21,8 +21,7 @@ def test_plans_are_those_of_the_rows_and_take_as_long_as_predicted(gpu: str) -> 
     whose output transform is in FP32, too. Rows are of kernels whose warps arrived by one lane
     (docs/notes/042)."""
     problem = list(cases())[1]
-    rows = [json.loads(line) for line in RESULTS.read_text().splitlines()]
-    rows = [r for r in rows if r["device"] == gpu]
+    rows = [r for r in stored(RESULTS) if r["device"] == gpu]
     rows = [r for r in rows if r["input"] == "32x56x56x128" and r["filter"] == "128x3x3x128"]
     found = planned(problem, datasheet(gpu))
     assert Counter(found.values())["fused"] >= 12

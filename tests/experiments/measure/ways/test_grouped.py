@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.measure.layer_rows import stored
+from experiments.harness.machines import stored
 from experiments.measure.ways.grouped import RESULTS, layers, plans, summarized
 from winolab.device import datasheet
 

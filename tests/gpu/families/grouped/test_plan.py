@@ -8,7 +8,7 @@ from statistics import geometric_mean
 
 import pytest
 
-from experiments.measure.layer_rows import stored
+from experiments.harness.machines import stored
 from experiments.measure.ways.grouped import RESULTS, layers
 from tests.gpu.families.grouped.cases import DIRECTIONS, PRECISIONS, PROBLEMS, layer, offered
 from winolab.algorithm import Problem, gamma

@@ -9,7 +9,8 @@ from statistics import geometric_mean
 
 import pytest
 
-from experiments.measure.layer_rows import key, stored
+from experiments.harness.machines import stored
+from experiments.measure.layer_rows import key
 from experiments.measure.ways.thin import KERNELS, RESULTS
 from tests.gpu.families.thin.cases import DIRECTIONS, PRECISIONS, PROBLEMS, layer, offered
 from winolab.algorithm import gamma
