@@ -20,9 +20,11 @@ from winolab.gpu.families.implicit_gemm.config import CONFIGS, GRADIENTS, WGMMA_
 from winolab.gpu.families.implicit_gemm.plan import ImplicitGemmPlan
 from winolab.gpu.families.wgrad import REDUCE_THREADS, Gradient, parts_of
 from winolab.gpu.params import View
+from winolab.gpu.planner.accuracy import predicted_rms
 from winolab.gpu.planner.fallback import needs_scale
 from winolab.ref.algorithms import convolution
 from winolab.ref.error.bounds import bound
+from winolab.ref.tolerance.cheapest import U11
 
 
 @cache
@@ -272,6 +274,26 @@ def test_segments_take_no_more_workspace_than_there_is_data(direction: str) -> N
         assert p.workspace <= Gradient.of(problem).data
     for p in offered(problem, direction, "fp32_split", workspace_limit=0):
         assert p.segments == 1
+
+
+@pytest.mark.parametrize("channels", [2, 4, 16])
+def test_a_step_of_every_tap_of_groups_side_by_side_is_added(channels: int) -> None:
+    """Beside 1 every other step's sum is lost: the bound had a step of 32 of a group's channels for
+    several taps of fewer, and the prediction their truncations, 2.2 times the error."""
+    problem = layer((1, 16, 16, 64), 64, (16, 16), groups=64 // channels)
+    p = offered(problem, "forward", "fp32_split")[0]
+    assert p.merged == 64 // channels
+    a, b = (np.zeros(s, "float32") for s in (problem.x_shape, problem.w_shape))
+    a[..., ::channels] = b[..., 0] = 2.0**-12 * (1 - 2.0**-10)
+    a[0, 0, 0, ::channels] = b[:, 0, 0, 0] = 1
+    found = hosted.execute(p, a, b)
+    exact = convolution.forward(a.astype(float), b.astype(float), problem)
+    assert (np.abs(found - exact) >= 0.99 * 255 * 2.0**-24).all()
+    assert too_far(p, a, b, found) == 0
+    x, w = operands(problem, "forward", "fp32")
+    off = hosted.execute(p, x, w) - convolution.forward(x.astype(float), w.astype(float), problem)
+    sums = math.sqrt(256 * channels) / 3
+    assert 0.7 <= math.sqrt((off**2).mean()) / sums / predicted_rms(p, U11) <= 1.4
 
 
 def test_the_bound_says_something() -> None:

@@ -68,7 +68,12 @@ class ImplicitGemmPlan(Tiling, BasePlan):
         if self.precision == "fp32":
             return "fp32"
         if self.precision == "fp32_split":
-            sums = f"tensor_core:8:2:truncate:{3 * self.config.depth}"
+            chunk, step = 8, self.config.depth
+            if self.merged > 1 and not self.gradient:  # other groups' channels are zeros
+                channels = self.correlation.channels
+                step = max(step // self.merged, min(channels, step))
+                chunk = math.gcd(8, channels)
+            sums = f"tensor_core:{chunk}:2:truncate:{3 * step}"
             return f"fp32_split,product=tf32,scale=none,accumulation={sums}"
         return f"{self.precision},accumulation=tensor_core:16:2:truncate"
 
