@@ -79,6 +79,7 @@ class BasePlan(TakesFilters):
     split_sums: tuple[tuple[float, int], ...] = WHOLE_SUMS
     checks_accuracy: bool = False
     accurate: bool = True
+    sums_alone: bool = False
     reads_filters_in_place: bool = False
     regular_rows: bool = False
     merges_pixels: bool = False

@@ -45,6 +45,7 @@ class PlanWithFallback(ComputesAs, TakesFilters):
 
     flags: ClassVar[int]  # of fallback.cuh, in order, that the kernels clear and set
     checks_accuracy = True
+    sums_alone = False
     reads_filters_in_place = False
     regular_rows = False
     merges_pixels = False

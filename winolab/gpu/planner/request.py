@@ -114,10 +114,7 @@ class Plan(Launched, Protocol):
     @property
     def config(self) -> KernelConfig: ...  # of the family's kernels
     @property
-    def workspace(self) -> int:
-        """Bytes that a launch needs beside its arrays."""
-        ...
-
+    def workspace(self) -> int: ...  # bytes that a launch needs beside its arrays
     @property
     def prepared_size(self) -> int:
         """Bytes of the transformed filter, which ``prepare`` writes; 0 where w is read as it is."""
@@ -134,6 +131,8 @@ class Plan(Launched, Protocol):
 
     @property
     def accurate(self) -> bool: ...  # errs no more than kernels on FFMA units
+    @property
+    def sums_alone(self) -> bool: ...  # of FP32's parts, without a look at other sums
 
     @property
     def reads_filters_in_place(self) -> bool:

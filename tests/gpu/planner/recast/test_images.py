@@ -12,6 +12,7 @@ from tests.gpu.families.depthwise.cases import on_gpu, operands
 from winolab.algorithm import Direct, Problem, parse_algorithm
 from winolab.arguments.variants import CUBLASLT
 from winolab.device import H100, datasheet
+from winolab.gpu.families.im2col.config import Config
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.recast.images import (
     BATCHES,
@@ -23,6 +24,7 @@ from winolab.gpu.planner.recast.images import (
 from winolab.gpu.planner.request import Plan, Request
 
 H200 = datasheet("h200")
+PARTS = Config(64, 64, 4, 2, 2, tf32=1)  # of TF32
 # Layers of every family that computes correlations; the batch is the first size.
 LAYERS = {
     "3×3": Problem.of((3, 9, 10, 16), (16, 3, 3, 16), padding=1),
@@ -35,7 +37,7 @@ LAYERS = {
 CASES = [
     ("3×3", "fp32", "forward"), ("3×3", "fp16", "backward_data"), ("strided", "fp32", "forward"),
     ("1×1", "bf16", "forward"), ("depthwise", "fp32", "forward"), ("grouped", "fp16", "forward"),
-    ("stem", "fp16", "forward"), ("stem", "fp32", "backward_data"),
+    ("stem", "fp16", "forward"), ("stem", "fp32", "backward_data"), ("1×1", "fp32", "forward"),
 ]  # fmt: skip
 
 
@@ -79,6 +81,26 @@ def test_an_image_that_is_not_finite_changes_no_bit_of_others(name: str, directi
 @pytest.mark.parametrize(("name", "precision", "direction"), CASES)
 def test_an_image_has_its_bits_in_every_batch_on_a_gpu(name, precision, direction) -> None:
     check(name, precision, direction, on_gpu)
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+def test_images_by_parts_that_are_summed_alone_are_one_launch(direction: str) -> None:
+    """A sum of TF32's parts by position that is not finite is added up again by itself."""
+    request = Request(LAYERS["1×1"], direction, H200, None, "fp32_split", config=PARTS)
+    images, asked = images_at_once(request, plan)
+    every, one = plan(asked), plan(of_images(asked, 1))
+    assert (images, order(every)) == (3, order(one))
+    a, b = operands(every.problem, direction, "fp32")
+    y = hosted.execute(every, a, b)
+    a[1, 2, 2] = np.inf
+    again = hosted.execute(every, a, b)
+    assert not np.isfinite(again[1, 2, 2]).all()
+    for i in (0, 2):
+        assert np.array_equal(again[i], y[i])
+        assert np.array_equal(hosted.execute(one, a[i : i + 1].copy(), b)[0], y[i])
+    near = np.ones(y.shape[1:3], bool)
+    near[2, 2] = False
+    assert np.array_equal(again[1][near], y[1][near])
 
 
 def test_what_looks_at_all_images_is_taken_for_each_alone() -> None:

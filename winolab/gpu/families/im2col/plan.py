@@ -53,6 +53,10 @@ class Im2colPlan(Tiling, DirectCorrelation):
         return (self.tile,) if self.config.tf32 else super().tiles
 
     @property
+    def sums_alone(self) -> bool:
+        return bool(self.config.tf32)
+
+    @property
     def simulated(self) -> str:
         """What the reference calls this arithmetic."""
         if not self.config.tf32:

@@ -74,10 +74,11 @@ def in_one_launch(plan: Plan) -> bool:
     """Whether images of any batch can be computed by its kernels with the bits that each has alone.
 
     Split products look at all images where they are scaled or checked, and at those of a block,
-    which is summed again on FFMA units where a sum is not finite; a library's order of sums depends
-    on their number, and of a last round that is cut so does what is in it. Plans in phases have no
-    name."""
-    looks = plan.precision == "fp32_split" or isinstance(plan, ComputedByAnother)
+    which is summed again on FFMA units where a sum is not finite, unless they are ``sums_alone``; a
+    library's order of sums depends on their number, and of a last round that is cut so does what is
+    in it. Plans in phases have no name."""
+    together = plan.precision == "fp32_split" and not plan.sums_alone
+    looks = together or isinstance(plan, ComputedByAnother)
     return not looks and len(_parts(plan)) == 1 and MATMUL not in plan.shared()
 
 
