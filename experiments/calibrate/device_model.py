@@ -78,8 +78,8 @@ PREDICTED: dict[str, tuple[str, Predict]] = {
     "DepthwisePlan": ("depthwise", depthwise.seconds),
 }
 WGMMA = "implicit_gemm_wgmma"  # of plans whose producers copy
-PARTS = ("im2col", "wgrad_im2col")  # which have another section for FP32's TF32 parts
-SPLIT = tuple(f"{section}_split" for section in PARTS)
+# What families have for FP32's TF32 parts, by their own section.
+PARTS = {"im2col": "im2col_split", "wgrad_im2col": "wgrad_im2col_split"}
 SHARED = {"gamma_ffma": ("operand",)}  # of the section "device", fitted with a family's
 
 
@@ -95,7 +95,11 @@ def _free(section: str) -> Iterator[tuple[str, str]]:
 # Sections that have something to fit.
 FITTED = tuple(
     section
-    for section in (*dict.fromkeys(section for section, _ in PREDICTED.values()), WGMMA, *SPLIT)
+    for section in (
+        *dict.fromkeys(section for section, _ in PREDICTED.values()),
+        WGMMA,
+        *PARTS.values(),
+    )
     if any(_free(section))
 )
 
@@ -153,7 +157,7 @@ def samples(wanted: tuple[str, ...] = FITTED) -> dict[str, Sample]:
             continue
         section, predict = PREDICTED[type(p).__name__]
         section = WGMMA if section == "implicit_gemm" and p.config.producers else section
-        section += "_split" * (section in PARTS and p.config.tf32)
+        section = PARTS[section] if section in PARTS and p.config.tf32 else section
         key = (*row.where, row.step, row.kernel, row.products, row.variant, row.workspace)
         kept = found[section].get(key) if section in found else None
         if section in found and (kept is None or kept[0].seconds < row.seconds):
@@ -176,12 +180,13 @@ def _sections(row: Timed) -> tuple[str, ...]:
     if row.kernel in known:
         return known[row.kernel]
     if row.direction == "backward_filter":
-        kinds = ("wgrad_direct", "wgrad_im2col", SPLIT[1], "wgrad_winograd", "wgrad_mma")
+        own = "wgrad_im2col"
+        kinds = ("wgrad_direct", own, PARTS[own], "wgrad_winograd", "wgrad_mma")
         return ("wgrad_ffma",) if fp32 else kinds
     if row.kernel.startswith("F"):
         return ("fused2d" if fp32 else "nested",)
     if row.kernel == "Γ1(1,1)" and not fp32:
-        return ("direct", "direct_split", "im2col", SPLIT[0])
+        return ("direct", "direct_split", "im2col", PARTS["im2col"])
     if row.variant.startswith("mma.sync"):
         return ("gamma_mma",)
     return ("gamma_ffma" if fp32 else "gamma_wgmma",)

@@ -21,7 +21,6 @@ from experiments.calibrate.rows import DEVICES, layer_of
 from experiments.harness.machines import stored
 from experiments.harness.tables import RESULTS
 from experiments.measure.layer_rows import Row, key, latest
-from experiments.measure.throughput import stored as lines
 from winolab.bench.contenders import unnamed
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import DIRECTIONS, Plan
@@ -76,7 +75,7 @@ def alike(row: Row, pick: Row) -> bool:
 @cache
 def today() -> dict[tuple[str, ...], Row]:
     """Today's picks of LIST by case."""
-    return {tuple(row[name] for name in CASE): row for row in lines(LIST)}
+    return {tuple(row[name] for name in CASE): row for row in stored(LIST)}
 
 
 def gone(row: Row) -> bool:

@@ -19,8 +19,8 @@ from typing import Annotated, Any
 import typer
 
 from experiments.calibrate.rows import name, rows
+from experiments.harness.machines import stored
 from experiments.measure.cases import cases
-from experiments.measure.throughput import stored
 from winolab.algorithm import Problem
 from winolab.bench.contenders import unnamed
 from winolab.bench.networks import BatchedLayer, distinct

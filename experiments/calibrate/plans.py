@@ -158,9 +158,8 @@ def _direct(request: Request, row: Timed) -> Iterator[Plan]:
         numbers.pop("stages", None)
         config = im2col.Config(*map(int, found.groups()), **numbers)
         yield from im2col.plans(replace(request, config=config))
-    elif row.products == "fp32_split":
-        return
-    elif found := re.match(r"(\d+)x(\d+)x64 stages=(\d+)\+(\d+)", row.variant):
+    found = re.match(r"(\d+)x(\d+)x64 stages=(\d+)\+(\d+)", row.variant)
+    if found and row.products != "fp32_split":
         config = direct.Config(*map(int, found.groups()), **numbers)
         yield from direct.plans(replace(request, config=config))
 

@@ -133,9 +133,8 @@ def _filled(row: Timed) -> Timed:
     return replace(row, variant=row.variant.removesuffix(COMPACT), workspace=None)
 
 
-def _lines(file: str) -> Iterator[dict]:
-    path = RESULTS / f"{file}.jsonl"
-    yield from stored(path)
+def _lines(file: str) -> list[dict]:
+    return stored(RESULTS / f"{file}.jsonl")
 
 
 def _networks(file: str, *kernels: str) -> Iterator[Timed]:
@@ -164,7 +163,7 @@ def _fused() -> Iterator[Timed]:
 
 def _layers(file: str) -> Iterator[Timed]:
     """Those of LAYERS, of what runs no transforms, as they were measured last."""
-    kept = (row for row in stored(RESULTS / f"{file}.jsonl") if not _gone(row))
+    kept = (row for row in _lines(file) if not _gone(row))
     for row in kept if file == GEMM else latest(kept):
         kernel, group = row.get("kernel", ""), row["precision"]
         products = row.get("products", "fp32_split" if group == "fp32" else group)

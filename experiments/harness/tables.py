@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
+from experiments.harness import machines
 from experiments.harness.facts import ROOT
 from experiments.harness.jobs import Row, Work
-from experiments.harness.machines import filled
 from experiments.harness.verdicts import Range, Verdict
 
 RESULTS = ROOT / "experiments" / "results"  # kept rows
@@ -157,7 +157,7 @@ def _lines(path: Path) -> list[Row]:
 @lru_cache(maxsize=16)
 def _parsed(path: Path, changed: int, size: int) -> tuple[Row, ...]:
     """The rows of a file as it was then: files of 10 MB are asked for by many tables."""
-    return tuple(filled(map(json.loads, path.read_text().splitlines())))
+    return tuple(machines.stored(path))
 
 
 def rows_of(table: Table) -> list[Row]:

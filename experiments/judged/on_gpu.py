@@ -23,10 +23,10 @@ from typing import Annotated, Any
 
 import typer
 
+from experiments.harness.machines import stored
 from experiments.harness.tables import RESULTS
 from experiments.judged.kernels_gpu.sources import SIGNATURE, source
 from experiments.judged.others import sources
-from experiments.measure.throughput import stored
 from winolab.cli import bench, environment
 from winolab.gpu import driver
 from winolab.gpu.machine import MachineError

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
+from experiments.harness.machines import stored
 from experiments.judged.on_gpu import KERNELS, OUTPUT, Kernel
-from experiments.measure.throughput import stored
 from winolab.cli import bench, environment
 from winolab.gpu.machine import MachineError
 from winolab.judge import speed

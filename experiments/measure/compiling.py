@@ -23,6 +23,7 @@ from typing import Annotated, Any
 import typer
 
 from experiments.harness.facts import ROOT
+from experiments.harness.machines import stored
 from winolab.bench.networks import layers_of, networks
 from winolab.cli.environment import provenance
 from winolab.device import datasheet
@@ -109,7 +110,7 @@ def main(
     """Count, and compile."""
     seconds: dict[Key, float] = {}
     names = only.split(",") if only else [*networks(), "all"]
-    kept = [json.loads(line) for line in output.read_text().splitlines()] if output.exists() else []
+    kept = stored(output)
     for precision in PRECISIONS:
         total: Units = {}
         calls = 0

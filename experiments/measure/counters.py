@@ -31,10 +31,10 @@ from experiments.gpu.ncu import NAMES, read
 from experiments.gpu.rows import cases as measured_cases
 from experiments.gpu.rows import stored
 from experiments.harness.facts import ROOT
+from experiments.harness.machines import stored as kept
 from experiments.measure.fused import beside
 from experiments.measure.nested import COUNTED
 from experiments.measure.throughput import compile_all
-from experiments.measure.throughput import stored as kept
 from winolab.algorithm import Algorithm, parse_algorithm
 from winolab.bench.contenders import Arrays, entered, launched, unnamed
 from winolab.bench.layers import parse_layer

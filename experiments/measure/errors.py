@@ -20,8 +20,9 @@ from typing import Annotated, Any
 import typer
 
 from experiments.harness.facts import ROOT
+from experiments.harness.machines import stored
 from experiments.harness.outputs import BINS, DISTRIBUTIONS
-from experiments.measure.throughput import compile_all, latest, sources, stored
+from experiments.measure.throughput import compile_all, latest, sources
 from winolab.algorithm import gamma
 from winolab.bench import oracle
 from winolab.bench.compare import free

@@ -25,10 +25,10 @@ from typing import Annotated, Any
 import typer
 
 import winolab
+from experiments.harness.machines import stored
 from experiments.harness.pytorch import tf32
 from experiments.measure.layer_rows import Row
 from experiments.measure.layers import RESULTS
-from experiments.measure.throughput import stored
 from winolab.bench.timing import FLUSH, interleave
 from winolab.cli import bench
 from winolab.gpu.runtime.array_layout import ArrayLayout

@@ -25,8 +25,9 @@ from typing import Annotated, Any
 import typer
 
 from experiments.harness.facts import ROOT
+from experiments.harness.machines import stored
 from experiments.harness.pytorch import tf32
-from experiments.measure.throughput import compile_all, stored
+from experiments.measure.throughput import compile_all
 from winolab.algorithm import Problem, Tile, parse_algorithm
 from winolab.bench import oracle
 from winolab.bench.compare import free

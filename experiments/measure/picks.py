@@ -25,12 +25,12 @@ import typer
 
 from experiments.calibrate.plans import cut_to, takes
 from experiments.harness.facts import ROOT
-from experiments.harness.machines import shortened
+from experiments.harness.machines import shortened, stored
 from experiments.measure.cases import Case, cases
 from experiments.measure.published.rows import Kinds
 from experiments.measure.published.rows import resumed as added
 from experiments.measure.published.rows import timed as side_by_side
-from experiments.measure.throughput import compile_all, stored
+from experiments.measure.throughput import compile_all
 from experiments.measure.ways.two_trees import SLOWER
 from winolab.bench import timing
 from winolab.bench.compare import free

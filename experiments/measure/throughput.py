@@ -24,8 +24,8 @@ from typing import Annotated
 import typer
 
 from experiments.gpu.rows import devices
-from experiments.harness import machines
 from experiments.harness.facts import ROOT
+from experiments.harness.machines import shortened, stored
 from experiments.measure.cases import LISTS, Case, cases
 from winolab.bench.compare import compare, free
 from winolab.bench.contenders import digest, entered
@@ -107,7 +107,7 @@ def main(
                 file.append(plain({**labels, **row}))
             print(f"{end - time.monotonic():5.0f} s left {summary(case, rows)}", flush=True)
     last = latest(stored(output))
-    rewrite(output, machines.shortened(row for mine in last for row in mine))
+    rewrite(output, shortened(row for mine in last for row in mine))
 
 
 def latest(rows: Iterable[bench.Row], device: str | None = None) -> list[list[bench.Row]]:
@@ -233,11 +233,6 @@ def _compiled(source: str, arch: str, title: str) -> int:
         print(f"{title}: {error}", flush=True)
         return 0
     return 1
-
-
-def stored(path: Path = RESULTS) -> list[bench.Row]:
-    """The rows of a file of experiments/results."""
-    return machines.stored(path)
 
 
 if __name__ == "__main__":

@@ -38,9 +38,9 @@ from torch import Tensor, nn
 
 import winolab.torch
 from experiments.harness.facts import ROOT
+from experiments.harness.machines import stored
 from experiments.harness.pytorch import tf32
 from experiments.measure.networks import UNet, VideoDecoder
-from experiments.measure.throughput import stored
 from experiments.networks import others
 from experiments.networks.aims import ORDERS, STEPS, older
 from experiments.networks.backbones import resnet, vgg

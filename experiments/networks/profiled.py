@@ -28,7 +28,7 @@ import typer
 from torch.profiler import ProfilerActivity, profile
 
 from experiments.harness.facts import ROOT
-from experiments.measure.throughput import stored
+from experiments.harness.machines import stored
 from experiments.networks.end_to_end import STEPS, WARM, Case, Step, built, machine
 from winolab.cli.environment import provenance
 from winolab.lines import rewrite

@@ -20,7 +20,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from experiments.harness.facts import ROOT
-from experiments.measure.throughput import stored
+from experiments.harness.machines import stored
 from experiments.networks.end_to_end import machine
 from experiments.training.run import CIFAR
 from experiments.training.runs import Run

@@ -26,9 +26,10 @@ import numpy as np
 import typer
 
 import winolab
+from experiments.harness.machines import stored
 from experiments.measure.layer_rows import Row
 from experiments.measure.layers import RESULTS, ROUNDS, relative_rms
-from experiments.measure.throughput import compile_sources, stored
+from experiments.measure.throughput import compile_sources
 from papers.dwm_2021.networks import networks
 from papers.dwm_2021.strategies import Case, grid, layers, single
 from winolab.algorithm import Algorithm, Direct, Problem, dwm

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.measure.throughput import stored
+from experiments.harness.machines import stored
 from tests.gpu.guarded import ROOMLESS, Mold, limits
 from tests.gpu.support import policies
 from tests.gpu.support.molds import PLANES, algorithms

@@ -36,9 +36,9 @@ from typing import Annotated
 import typer
 
 from experiments.harness.facts import ROOT
+from experiments.harness.machines import stored
 from experiments.measure.first_calls import inside
 from experiments.measure.first_calls.inside import EMPTY, FILLED, NONE, Row
-from experiments.measure.throughput import stored
 from winolab.cli import bench
 from winolab.cli.environment import processor, provenance
 from winolab.gpu import driver

@@ -19,6 +19,7 @@ from typing import Any
 import typer
 
 from experiments.harness.facts import ROOT
+from experiments.harness.machines import stored
 from winolab.cli import bench
 from winolab.cli.screen.render import plain
 from winolab.gpu import driver
@@ -128,10 +129,7 @@ def main() -> None:
             })  # fmt: skip
             print(f"{a.kernel} {warps} warps: {took:.2f} cycles, "
                   f"{rows[-1]['bytes_a_cycle']} bytes a cycle", flush=True)  # fmt: skip
-    kept = (
-        [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
-    )
-    kept = [row for row in kept if row["device"] != machine["device"]]
+    kept = [row for row in stored(RESULTS) if row["device"] != machine["device"]]
     lines = (json.dumps(plain(row)) + "\n" for row in [*kept, *rows])
     RESULTS.write_text("".join(lines))
 

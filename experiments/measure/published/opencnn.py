@@ -27,8 +27,9 @@ from typing import Annotated, Any
 import typer
 
 from experiments.harness.facts import ROOT
+from experiments.harness.machines import stored
 from experiments.measure.fused import beside
-from experiments.measure.throughput import compile_all, stored
+from experiments.measure.throughput import compile_all
 from winolab.bench import oracle
 from winolab.bench.compare import free
 from winolab.bench.contenders import Arrays, unnamed

@@ -10,7 +10,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, TypeVar
 
-from experiments.measure.throughput import compile_all, stored
+from experiments.harness.machines import stored
+from experiments.measure.throughput import compile_all
 from winolab.algorithm import Problem
 from winolab.bench import oracle
 from winolab.bench.compare import free

@@ -27,8 +27,8 @@ import typer
 
 from experiments.calibrate.policies import COUNTS, LOW, POLICIES, Worth, differ
 from experiments.harness.facts import ROOT
+from experiments.harness.machines import stored
 from experiments.measure.published.rows import Kinds, resumed, timed
-from experiments.measure.throughput import stored
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.contenders import GROUPS, unnamed
 from winolab.bench.networks import parse

@@ -3,11 +3,11 @@
 ``python -m experiments.measure.ways.positions [--seconds S]`` measures networks' layers that the
 tensor maps of ``im2col`` and ``wgrad_im2col`` reach, those whose rows are not there yet or whose
 pick has changed, in an order that makes what time allows a sample: first FP32, filter gradients
-before correlations, beside which stand all blocks of TF32 parts, which no plan has by itself; then
-16 bits. Rows go to experiments/results/positions.jsonl, as ``experiments.measure.layers`` has them:
-``winolab`` is what the planner picks (``chosen``), the MOST block shapes of this family of the
-least predicted time, a FEW others and the fastest predicted of every other family; ``torch`` each
-memory order in benchmark mode.
+before correlations, beside which stand all blocks of TF32 parts, those of more rounds than the
+planner offers too; then 16 bits. Rows go to experiments/results/positions.jsonl, as
+``experiments.measure.layers`` has them: ``winolab`` is what the planner picks (``chosen``), the
+MOST block shapes of this family of the least predicted time, a FEW others and the fastest predicted
+of every other family; ``torch`` each memory order in benchmark mode.
 
 ``--summary`` shows of the rows that are there, without a GPU, by direction, batch and the layers'
 group: speeds over PyTorch's of the pick and of the fastest plan that has no such copies.

@@ -34,8 +34,8 @@ from typing import Annotated, Any
 import typer
 
 from experiments.harness.facts import ROOT
+from experiments.harness.machines import stored
 from experiments.measure.cases import LISTS
-from experiments.measure.throughput import stored
 from winolab.bench.layers import Layer
 from winolab.bench.networks import BatchedLayer, distinct
 from winolab.cli import bench

@@ -24,9 +24,10 @@ import numpy as np
 import typer
 
 import winolab
+from experiments.harness.machines import stored
 from experiments.measure.layer_rows import Row
 from experiments.measure.layers import RESULTS
-from experiments.measure.throughput import compile_sources, stored
+from experiments.measure.throughput import compile_sources
 from papers.dwm_2021.gpu_times import Named, loaded, ours
 from papers.dwm_2021.ranges import GPU_SOURCE, NETWORKS, PEAKS, POINTS, SPREAD, described
 from papers.dwm_2021.strategies import single

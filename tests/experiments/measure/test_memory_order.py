@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from experiments.harness.machines import stored
 from experiments.measure.memory_order import (
     CALLS,
     COPIES,
@@ -14,7 +15,6 @@ from experiments.measure.memory_order import (
     cases,
     summarized,
 )
-from experiments.measure.throughput import stored
 
 ROWS = stored(OUTPUT)
 CASES = cases(ROWS)

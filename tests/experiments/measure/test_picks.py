@@ -8,9 +8,9 @@ import pytest
 
 from experiments.gpu import variants as variants_tables
 from experiments.harness.facts import ROOT
+from experiments.harness.machines import stored
 from experiments.measure import picks
 from experiments.measure.cases import cases
-from experiments.measure.throughput import stored
 from tests.support.timed import stand_in
 from winolab.bench.contenders import offered, unnamed
 from winolab.device import DATASHEETS, H100, datasheet

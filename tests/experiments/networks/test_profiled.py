@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from experiments.measure.throughput import stored
+from experiments.harness.machines import stored
 from experiments.networks import profiled
 from experiments.networks.end_to_end import Case
 from experiments.networks.profiled import RESULTS, functions, key, main, said, warm

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from winolab.device import H100, SYSTEM, Device
+from winolab.gpu.families.im2col_maps import ROW_BYTES
 from winolab.gpu.planner.device_model import MODEL, DeviceModel
 from winolab.gpu.planner.rates import l2_bytes_a_cycle, overlapped
 from winolab.options import KernelConfig
@@ -42,6 +43,7 @@ class SharedSums(KernelConfig):
     stages: int  # steps on their way
     split_k: int  # blocks of a cluster, which have a part of the steps each
     blocks: int  # of a multiprocessor
+    tf32: int  # whether parts of FP32 numbers are multiplied
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -55,8 +57,19 @@ class SharedSums(KernelConfig):
 
     @property
     def scratch(self) -> int:
-        """Bytes of shared memory beside stages, sums and barriers."""
-        return 0
+        """Bytes of shared memory beside stages, sums and barriers: TF32's parts of two steps'
+        columns."""
+        return 2 * 2 * ROW_BYTES * self.sides[1] * bool(self.tf32)
+
+    @property
+    def depth(self) -> int:
+        """Elements of a row that a step sums."""
+        return KC // 2 if self.tf32 else KC
+
+    @property
+    def times(self) -> int:
+        """By how much a step's products take longer than 16 bits'."""
+        return PARTS if self.tf32 else 1
 
     @property
     def row_bytes(self) -> int:
@@ -78,7 +91,7 @@ class SharedSums(KernelConfig):
         taken = rows in (64, 128, 192, 256) and columns in range(32, 257, 32)
         # Two blocks may have 1 KiB more than this; seven stages in place of six are not measured.
         held = self.blocks * (self.shared_memory + SYSTEM * (self.blocks > 1)) <= MOST_SHARED
-        counts = 1 <= self.split_k <= MOST_SPLITS and self.stages > 1
+        counts = 1 <= self.split_k <= MOST_SPLITS and self.stages > 1 and self.tf32 in (0, 1)
         room = rows * self.row_bytes <= self.stages * self.stage
         return taken and held and counts and room and rows * columns <= MOST_SUMS
 
@@ -86,6 +99,7 @@ class SharedSums(KernelConfig):
         named = ("split_k", "blocks")
         more = "".join(f" {name}={n}" for name in named if (n := getattr(self, name)) > 1)
         rows, columns = self.sides
+        more += " tf32=1" * bool(self.tf32)
         return f"{rows}x{columns} positions, stages={self.stages}{more}"
 
 

@@ -10,7 +10,7 @@ import pytest
 from typer import BadParameter
 
 from experiments.calibrate.policies import POLICIES
-from experiments.measure.throughput import stored
+from experiments.harness.machines import stored
 from experiments.measure.ways import policies
 from experiments.measure.ways.policies import CASES, Case, has, pair
 from tests.support.timed import stand_in

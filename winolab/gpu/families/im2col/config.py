@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from winolab.gpu.families.clusters import SharedSums, as_many_stages_as_fit
-
-ROW_BYTES = 128  # of a position's or an output channel's step
+from winolab.gpu.families.im2col_maps import ROW_BYTES
 
 
 @dataclass(frozen=True)
@@ -19,10 +18,7 @@ class Config(SharedSums):
     stages: int
     split_k: int = 1
     blocks: int = 1
-    tf32: int = 0  # whether parts of FP32 numbers are multiplied
-
-    def __str__(self) -> str:
-        return super().__str__() + " tf32=1" * bool(self.tf32)
+    tf32: int = 0
 
     @property
     def threads(self) -> int:
@@ -40,12 +36,7 @@ class Config(SharedSums):
     @property
     def scratch(self) -> int:
         """Places of positions, and the parts of two steps' filters."""
-        return 8 * self.bn + 2 * 2 * ROW_BYTES * self.bm * bool(self.tf32)
-
-    @property
-    def runs(self) -> bool:
-        """Whether there is such a block."""
-        return super().runs and self.tf32 in (0, 1)
+        return 8 * self.bn + super().scratch
 
 
 # Positions and output channels of a block, and blocks of a multiprocessor. Of ten such shapes, and

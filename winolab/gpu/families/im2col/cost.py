@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from winolab.gpu.families.boxes import lines
-from winolab.gpu.families.clusters import PARTS, Walk
+from winolab.gpu.families.clusters import Walk
 from winolab.gpu.families.im2col.tiling import Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel
 from winolab.gpu.planner.rates import copying, overlapped
@@ -15,7 +15,7 @@ from winolab.gpu.planner.request import DTYPES, ITEMSIZE
 def seconds(call: Tiling, model: DeviceModel = MODEL) -> float:
     """Predicted time: rounds of clusters, a block's steps, what is around them; arrays beside."""
     device, v, c = call.device, call.config, call.correlation
-    m, times = (model.im2col_split, PARTS) if v.tf32 else (model.im2col, 1)
+    m = model.im2col_split if v.tf32 else model.im2col
     inner = c.out_channels if c.rotated else c.channels
     touched = lines(c.channels, model.direct.askew), lines(inner, model.direct.askew)
     met = math.prod(
@@ -26,7 +26,9 @@ def seconds(call: Tiling, model: DeviceModel = MODEL) -> float:
     y = c.batch * math.prod(c.output) * c.out_channels
     item, out = ITEMSIZE[DTYPES[call.precision]], ITEMSIZE[call.out_dtype]
     data = c.groups * item * elements
-    main = Walk(v.bn, v.bm, v.blocks, v.split_k, call.work_tiles, call.steps, data, touched, times)
+    main = Walk(
+        v.bn, v.bm, v.blocks, v.split_k, call.work_tiles, call.steps, data, touched, v.times
+    )
     arrays = copying(device, data + c.groups * out * y, model)
     start = model.device.launch + m.start / device.clock
     return start + overlapped(model.overlap.reading, main.seconds(device, m, model), arrays)

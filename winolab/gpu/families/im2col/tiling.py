@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from winolab.algorithm import Problem
 from winolab.device import Device
 from winolab.gpu.families import im2col_maps
-from winolab.gpu.families.clusters import KC, MOST_SPLITS
+from winolab.gpu.families.clusters import MOST_SPLITS
 from winolab.gpu.families.im2col.config import Config
 from winolab.gpu.params import MOST, MOST_BLOCKS
 from winolab.gpu.planner.correlation import Correlation
@@ -39,7 +39,7 @@ class Tiling:
     @property
     def depth(self) -> int:
         """Channels of a step."""
-        return KC // 2 if self.config.tf32 else KC
+        return self.config.depth
 
     @property
     def chunks(self) -> int:

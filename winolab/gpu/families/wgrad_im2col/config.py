@@ -18,10 +18,7 @@ class Config(SharedSums):
     stages: int
     split_k: int = 1
     blocks: int = 1
-    tf32: int = 0  # whether parts of FP32 numbers are multiplied
-
-    def __str__(self) -> str:
-        return super().__str__() + " tf32=1" * bool(self.tf32)
+    tf32: int = 0
 
     @property
     def threads(self) -> int:
@@ -38,16 +35,6 @@ class Config(SharedSums):
         if self.tf32:
             return ROW_BYTES * (self.bo + self.bi)
         return 2 * KC * CHANNELS * (self.bo // CHANNELS - (-self.bi // CHANNELS))
-
-    @property
-    def scratch(self) -> int:
-        """The parts of two steps' x."""
-        return 2 * 2 * ROW_BYTES * self.bi * bool(self.tf32)
-
-    @property
-    def runs(self) -> bool:
-        """Whether there is such a block."""
-        return super().runs and self.tf32 in (0, 1)
 
 
 # Output and input channels of a block, and blocks of a multiprocessor. Of 85 configs, with more

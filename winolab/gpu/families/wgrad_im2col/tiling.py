@@ -32,7 +32,7 @@ class Tiling(direct_products.Tiling):
     @property
     def depth(self) -> int:
         """Positions of a step."""
-        return KC // 2 if self.config.tf32 else KC
+        return self.config.depth
 
     @property
     def steps(self) -> int:
