@@ -23,12 +23,18 @@ def latest(rows: Iterable[Row]) -> list[Row]:
     return [row for mine in found.values() for row in mine]
 
 
-def there(rows: Iterable[Row], search: bool = False) -> dict[tuple[str, str, str], Row]:
-    """The row of what was picked for each case; ``search``: without a source, so that it is due,
-    where a case has no row of cuDNN's."""
+def there(
+    rows: Iterable[Row], search: bool = False, clock: bool = False
+) -> dict[tuple[str, str, str], Row]:
+    """The row of what was picked for each case; without a source, so that it is due, where a case
+    has no row of cuDNN's (``search``), or its rivals are not timed (``clock``)."""
     rows = list(rows)
     beside = judged(rows)
-    return {key(row): row if not search or key(row) in beside else row | {"source": ""}
+
+    def lacks(row: Row) -> bool:
+        return (search and key(row) not in beside) or (clock and "rivals" not in row)
+
+    return {key(row): row | {"source": ""} if lacks(row) else row
             for row in rows if row.get("chosen")}  # fmt: skip
 
 
@@ -50,14 +56,17 @@ def by_case(rows: Iterable[Row]) -> dict[tuple[str, str, str], list[Row]]:
     return found
 
 
-def ratios(rows: Iterable[Row]) -> Iterator[tuple[Row, float, float]]:
+def ratios(rows: Iterable[Row], clock: bool = False) -> Iterator[tuple[Row, float, float]]:
     """Each of our rows, with the speeds over the fastest of others (PyTorch in either memory order,
-    and cuDNN's fastest algorithm where that was timed) and over a copy."""
+    and cuDNN's fastest algorithm where that was timed) and over a copy. ``clock``: of the cases
+    whose rivals were timed, and of what won."""
     for mine in by_case(rows).values():
         torch, copy = (min((r["us"] for r in mine if r["method"] in of), default=math.nan)
                        for of in (("torch", "cudnn"), ("copy",)))  # fmt: skip
+        if clock:
+            mine = [r for r in mine if r["method"] == "clock"] or [r for r in mine if "rivals" in r]
         for own in mine:
-            if own.get("chosen"):
+            if clock or own.get("chosen"):
                 yield own, torch / own["us"], copy / own["us"]
 
 

@@ -8,7 +8,10 @@ plans by prediction, of other vectors or columns; ``torch`` each memory order in
 ``tf32`` the same with TF32; ``copy`` a copy on the device that moves as many bytes; with
 ``--cudnn``, which takes up cases that lack such a row, ``cudnn`` the fastest of cuDNN's algorithms,
 each tried in both memory orders: PyTorch's benchmark mode tries ten of those that cuDNN's
-heuristics name (``torch.backends.cudnn.benchmark_limit``). Errors are relative RMS against PyTorch
+heuristics name (``torch.backends.cudnn.benchmark_limit``). With ``--clock``, which takes up cases
+that lack it, the planner's rivals are timed before, as ``winolab.torch.warmup(measure=True)`` does:
+``rivals`` of the picked row says how many there were, and ``clock`` is the row of another that
+won, timed once more beside everybody. Errors are relative RMS against PyTorch
 in FP64. ``--summary`` shows ratios of the rows that are there, ``--list h200`` every case and what
 is picked of it on that GPU, both without one.
 """
@@ -31,11 +34,12 @@ from experiments.calibrate.gone import apart, same
 from experiments.harness.facts import ROOT
 from experiments.harness.machines import shortened, stored
 from experiments.measure.layer_rows import Row, key, latest, summarized, there
+from experiments.measure.picks import by_clock, near
 from experiments.measure.throughput import compile_all, lost
 from winolab.algorithm import Problem
 from winolab.bench.compare import fastest_of_cudnn, free
 from winolab.bench.contenders import Arrays, digest, ours, unnamed
-from winolab.bench.frameworks import convolution, frameworks
+from winolab.bench.frameworks import frameworks, relative_rms
 from winolab.bench.networks import BatchedLayer, distinct, parse
 from winolab.bench.timing import FLUSH, interleave
 from winolab.cli import bench
@@ -187,6 +191,7 @@ def main(
     only: Annotated[str, typer.Option(help="Directions, with commas.")] = "",
     again: Annotated[bool, typer.Option("--again", help="Kernels without change, too.")] = False,
     search: Annotated[bool, typer.Option("--cudnn", help="Its fastest algorithm, too.")] = False,
+    clock: Annotated[bool, typer.Option("--clock", help="What a clock picks, too.")] = False,
     output: Annotated[Path | None, typer.Option(help="File of rows.")] = None,
     most: Annotated[int, typer.Option(help="Cases at most.")] = 10**6,
     summary: Annotated[bool, typer.Option("--summary", help="Show ratios, and stop.")] = False,
@@ -207,9 +212,9 @@ def main(
     if not summary:
         bench.ready()
         random.Random(0).shuffle(cases)  # so that what time allows is a sample
-        kept = {} if again else there(rows, search)
+        kept = {} if again else there(rows, search, clock)
         todo = due(planned(cases, driver.device(0)), kept)
-        rows = added(output, timed(todo[:most], end, search))
+        rows = added(output, timed(todo[:most], end, search, clock))
     print("\n".join(summarized(rows)))
 
 
@@ -240,7 +245,10 @@ def added(output: Path, made: Iterable[Row]) -> list[Row]:
 
 
 def timed(
-    todo: Sequence[tuple[Case, Mapping[Plan, bool]]], end: float, search: bool = False
+    todo: Sequence[tuple[Case, Mapping[Plan, bool]]],
+    end: float,
+    search: bool = False,
+    clock: bool = False,
 ) -> Iterator[Row]:
     """Rows of as many cases as can begin before ``end``."""
     for number, (case, found) in enumerate(todo):
@@ -249,8 +257,9 @@ def timed(
             return
         if number % COMPILED == 0:  # no more than time may allow to measure
             some = todo[number : number + COMPILED]
-            compile_all(plan for _, plans in some for plan in plans)
-        made = tried(case, measured(*case, found, search))
+            others = near([case for case, _ in some], driver.device(0)) if clock else ()
+            compile_all([*others, *(plan for _, plans in some for plan in plans)])
+        made = tried(case, measured(*case, found, search, clock))
         if made is None:
             return
         yield from made
@@ -329,8 +338,10 @@ def measured(
     group: str,
     mine: Mapping[Plan, bool],
     search: bool = False,
+    clock: bool = False,
 ) -> Iterator[Row]:
-    """The rows of a case, whose plans ``mine`` are; ``search``: cuDNN's fastest algorithm, too."""
+    """The rows of a case, whose plans ``mine`` are; ``search``: cuDNN's fastest algorithm, too;
+    ``clock``: what is timed to be the fastest of the planner's rivals, too."""
     problem = layer.problem
     common = {
         "layer": str(layer), "group": layer.group, "networks": layer.networks,
@@ -340,6 +351,11 @@ def measured(
         yield {**common, "method": "refused"}
         return
     cp = driver.cupy()
+    rivals, methods = 0, dict.fromkeys(mine, "winolab")
+    if clock:
+        found = by_clock(common, unnamed(direction, problem, group))
+        rivals, methods = len(found.times), {found.plan: "clock"} | methods
+        mine = {**mine, **({} if found.plan in mine else {found.plan: False})}  # the pick first
     arrays = Arrays(direction, problem, group)
     arrays.fill(-1, 1)
     contenders = [*ours(mine)]
@@ -367,8 +383,8 @@ def measured(
         row = {**common, "method": method, "us": mid, "quartiles_us": [low, high]}
         if method == "winolab":
             p, chosen = of[name]
-            walk = ("rows", "parts", "workers")
-            row |= {key: getattr(p, key) for key in walk if hasattr(p, key)}
+            row |= {"method": methods[p], **({"rivals": rivals} if clock and chosen else {})}
+            row |= {k: getattr(p, k) for k in ("rows", "parts", "workers") if hasattr(p, k)}
             row |= {"plan": str(p.config), "products": p.precision,
                     "kernel": p.kernel, "predicted_us": round(1e6 * p.predicted, 2),
                     "workspace": p.workspace, "relative_rms": errors.get(name),
@@ -378,18 +394,6 @@ def measured(
         if method == "cudnn":
             row |= {"algorithm": name.split()[1], "workspace": contenders[-1].workspace}
         yield row
-
-
-def relative_rms(direction: str, problem: Problem, arrays: Arrays) -> float:
-    """The result's error against PyTorch's in FP64 of the same data."""
-    import torch  # pyright: ignore[reportMissingImports]
-
-    def wide(array: Any) -> Any:
-        return torch.from_dlpack(arrays.values(array).astype("float64")).movedim(-1, 1)
-
-    a, b, got = map(wide, (*arrays.operands["NHWC"], arrays.results["NHWC"]))
-    due = convolution(direction, problem)(a, b)
-    return float(((got - due) ** 2).mean().sqrt() / (due**2).mean().sqrt())
 
 
 if __name__ == "__main__":

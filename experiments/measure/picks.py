@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
@@ -32,6 +33,7 @@ from experiments.measure.published.rows import resumed as added
 from experiments.measure.published.rows import timed as side_by_side
 from experiments.measure.throughput import compile_all
 from experiments.measure.ways.two_trees import SLOWER
+from winolab.bench import picks as clocked
 from winolab.bench import timing
 from winolab.bench.compare import free
 from winolab.bench.contenders import Arrays, offered, ours, unnamed
@@ -42,12 +44,15 @@ from winolab.cli.screen.render import plain
 from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.planner.planner import candidates, usual_limit
-from winolab.gpu.planner.request import Plan
-from winolab.lines import Lines, rewrite
+from winolab.gpu.planner.request import Plan, Request
+from winolab.gpu.planner.rivals import rivals as nearest
+from winolab.gpu.warm import Timed
+from winolab.lines import Lines, add, rewrite
 from winolab.spread import pool
 
 RESULTS = ROOT / "experiments" / "results" / "throughput_variants.jsonl"
 CHANGED = RESULTS.with_name("changed_picks.jsonl")
+RIVALS = RESULTS.with_name("rivals.jsonl")  # what was timed of networks' layers to pick by a clock
 ROUNDS = 7
 SIDES = ("before", "after")
 Row = dict[str, Any]
@@ -169,6 +174,33 @@ def rivals(case: Case, device: Device, kernel: str, near: float, most: int) -> l
             kept = [first, *sorted(close, key=lambda p: p.predicted)][:most]
             found.setdefault(tuple(map(name, kept)), kept)
     return [plans for plans in found.values() if len(plans) > 1]
+
+
+def near(cases: Sequence[tuple[Any, str, str]], device: Device) -> list[Plan]:
+    """What a clock is to choose from, of layers with directions and precisions that are served."""
+    with pool(cores()) as processes:
+        found = processes.map(_near, cases, repeat(device), chunksize=4)
+        return [plan for plans in found for plan in plans]
+
+
+def _near(case: tuple[Any, str, str], device: Device) -> list[Plan]:
+    layer, direction, group = case
+    with suppress(ValueError):
+        return nearest(unnamed(direction, layer.problem, group, device))
+    return []
+
+
+def by_clock(case: Row, request: Request) -> Timed:
+    """What a clock picks, timed anew; all that was timed is added to RIVALS, as names, workspace,
+    predicted and measured microseconds."""
+    found = clocked.timed(request, again=True)
+    plans = [[name(p), p.workspace, *(round(1e6 * s, 2) for s in (p.predicted, took))]
+             for p, took in found.times]  # fmt: skip
+    labels = {what: case[what] for what in ("layer", "direction", "precision")}
+    add(
+        RIVALS, [labels | {"device": request.device.name, "pick": name(found.pick), "plans": plans}]
+    )
+    return found
 
 
 def name(p: Plan) -> str:

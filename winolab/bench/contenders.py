@@ -37,12 +37,14 @@ FRUGAL = 0.18
 
 
 class Arrays:
-    """Operands and result of one case on the current device, in both memory orders.
+    """Operands and result of one case on the current device, in both memory orders or in some.
 
-    BF16 numbers are kept as their bits, int16. The two orders share the result's memory.
+    BF16 numbers are kept as their bits, int16. The orders share the result's memory.
     """
 
-    def __init__(self, direction: str, problem: Problem, group: str) -> None:
+    def __init__(
+        self, direction: str, problem: Problem, group: str, orders: tuple[str, ...] = ORDERS
+    ) -> None:
         cp = driver.cupy()
         self.shapes, self.group = shapes(direction, problem), group
         self.filled = 0  # how often: a filter that was transformed before is out of date
@@ -50,10 +52,10 @@ class Arrays:
         *operands, result = self.shapes
         self.operands = {
             order: [cp.empty(_ordered(shape, order), dtype) for shape in operands]
-            for order in ORDERS
+            for order in orders
         }
         buffer = cp.empty(result, dtype)
-        self.results = {order: buffer.reshape(_ordered(result, order)) for order in ORDERS}
+        self.results = {order: buffer.reshape(_ordered(result, order)) for order in orders}
 
     def fill(self, low: float, high: float, seed: int = 0, scale: float = 1.0) -> None:
         """Operands uniform on [low, high), the second times ``scale``, rounded to their type."""
@@ -72,8 +74,8 @@ class Arrays:
         self.filled += 1
         for i, values in enumerate(operands):
             last = _bits(values) if self.group == "bf16" else values
-            self.operands["NHWC"][i][...] = last
-            self.operands["NCHW"][i][...] = driver.cupy().moveaxis(last, -1, 1)
+            for order, mine in self.operands.items():
+                mine[i][...] = last if order == "NHWC" else driver.cupy().moveaxis(last, -1, 1)
 
     def addresses(self) -> tuple[int, int, int]:
         """Addresses of both operands and the result, channels last."""

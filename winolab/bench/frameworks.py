@@ -109,3 +109,15 @@ def _tensor(torch: Any, array: Any, order: str, group: str) -> Any:
     if group == "bf16":
         tensor = tensor.view(torch.bfloat16)
     return tensor.movedim(-1, 1) if order == "NHWC" else tensor
+
+
+def relative_rms(direction: str, problem: Problem, arrays: Arrays) -> float:
+    """The result's error against PyTorch's in FP64 of the same data."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    def wide(array: Any) -> Any:
+        return torch.from_dlpack(arrays.values(array).astype("float64")).movedim(-1, 1)
+
+    a, b, got = map(wide, (*arrays.operands["NHWC"], arrays.results["NHWC"]))
+    due = convolution(direction, problem)(a, b)
+    return float(((got - due) ** 2).mean().sqrt() / (due**2).mean().sqrt())

@@ -7,12 +7,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from winolab.arguments.words import plural
+from winolab.bench import picks
 from winolab.cli import environment, process
 from winolab.cli.bench import known, named
 from winolab.cli.screen import render, tables
@@ -20,6 +22,7 @@ from winolab.cli.screen.render import AsJson, document
 from winolab.device import DATASHEETS, datasheet
 from winolab.gpu import driver, warm
 from winolab.gpu.planner.request import DIRECTIONS, PRECISIONS
+from winolab.gpu.runtime.cache import plans
 from winolab.options import ConvOptions
 from winolab.spread import Dask
 
@@ -131,6 +134,9 @@ def warmup(
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Threads; one a core.")] = None,
     count: Annotated[bool, typer.Option("--count", help="Count kernels, compile none.")] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Time plans beside the planner's, on this GPU.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -139,6 +145,9 @@ def warmup(
     Needs no GPU where --device names one: what is compiled is kept in WINOLAB_CACHE. winolab.torch
     has the same for a network: warmup(model, inputs).
 
+    With --measure it times, too, what is predicted to take nearly as long as the planner's picks,
+    and keeps the seconds: processes with WINOLAB_TIMED=1 take what was the fastest.
+
     For example:
 
     ```
@@ -146,6 +155,10 @@ def warmup(
     winolab warmup --layers networks --device h100 --count
     ```
     """
+    if measure and (device or count):
+        raise typer.BadParameter(
+            "--measure runs on the GPU that is there; give no --device, --count"
+        )
     gpu = datasheet(device) if device else driver.device(0)
     wanted = [
         (layer, way, ConvOptions(precision=each, tolerance=tolerance).checked())
@@ -156,9 +169,10 @@ def warmup(
     units: list[warm.Unit] = []
     with process.progress(quiet) as bar:
         task = bar.add_task("planning", total=len(wanted))
-        for layer, way, options in wanted:
-            units += warm.calls_units(way, layer.problem, gpu, options)
-            bar.advance(task)
+        with plans.observed() as requests:
+            for layer, way, options in wanted:
+                units += warm.calls_units(way, layer.problem, gpu, options)
+                bar.advance(task)
         distinct = list({(unit.source, unit.arch): unit for unit in units}.values())
         if count:
             bar.stop()
@@ -168,4 +182,8 @@ def warmup(
             return
         task = bar.add_task("compiling", total=len(distinct))
         done = warm.compile_all(distinct, workers, lambda: bar.advance(task))
+        if measure:
+            task = bar.add_task("measuring", total=len(requests))
+            timed = picks.prefer(requests, workers, lambda: bar.advance(task))
+            done = replace(done, timed=timed)
     print(document(done.to_dict()) if as_json else done)

@@ -8,13 +8,13 @@ import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from winolab.arguments.values import whole
 from winolab.arguments.words import plural
 from winolab.device import Device
-from winolab.gpu.planner.request import DTYPES, Plan
+from winolab.gpu.planner.request import DTYPES, Plan, Request
 from winolab.gpu.runtime import cache, nvrtc
 from winolab.gpu.runtime.array_layout import dense
 from winolab.gpu.runtime.arrays import Described
@@ -40,11 +40,52 @@ class Unit:
 
 
 @dataclass(frozen=True)
+class Timed(ShowsText):
+    """Plans of a request and their seconds on its GPU, cold L2 cache: the one to be taken first,
+    then the fastest; ``pick`` is the planner's. One plan alone is not timed and has its prediction.
+    """
+
+    request: Request
+    apart: bool  # whether the filter is transformed before
+    pick: Plan
+    times: tuple[tuple[Plan, float], ...]
+
+    @property
+    def plan(self) -> Plan:
+        """What is to be taken."""
+        return self.times[0][0]
+
+    @property
+    def of_pick(self) -> tuple[Plan, float]:
+        """The pick and its seconds."""
+        return next(each for each in self.times if each[0] == self.pick)
+
+    @property
+    def gain(self) -> float:
+        """The pick's seconds over those of what is to be taken."""
+        return self.of_pick[1] / self.times[0][1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plans and seconds as JSON has them."""
+        times = [{"plan": p.title, "seconds": s, "predicted": p.predicted} for p, s in self.times]
+        told = self.request.problem.told(self.request.direction)
+        return {"call": told, "pick": self.pick.title, "times": times}
+
+    def __str__(self) -> str:
+        (first, seconds), *_ = self.times
+        told = self.request.problem.told(self.request.direction)
+        faster = f"{self.gain:.2f} times as fast as the planner's pick"
+        return f"{told}: {first.title}, {1e6 * seconds:.1f} µs, {faster}"
+
+
+@dataclass(frozen=True)
 class Warmed(ShowsText):
-    """What was compiled: seconds by unit, None where the cache had it; seconds in all."""
+    """What was compiled: seconds by unit, None where the cache had it; seconds in all; and calls
+    whose plans were timed (winolab.bench.picks)."""
 
     units: tuple[tuple[Unit, float | None], ...]
     seconds: float
+    timed: tuple[Timed, ...] = ()
 
     @property
     def compiled(self) -> list[tuple[Unit, float]]:
@@ -55,9 +96,12 @@ class Warmed(ShowsText):
     def to_dict(self) -> dict[str, Any]:
         """The units' names and seconds as JSON has them."""
         units = [{"title": u.title, "arch": u.arch, "seconds": s} for u, s in self.units]
-        return {"seconds": self.seconds, "units": units}
+        timed = {"timed": [one.to_dict() for one in self.timed]} if self.timed else {}
+        return {"seconds": self.seconds, "units": units, **timed}
 
     def __str__(self) -> str:
+        if self.timed:
+            return f"{replace(self, timed=())}; {_gained(self.timed)}"
         said = (
             f"{plural(len(self.units), 'kernel')}: {len(self.compiled)} compiled in "
             f"{self.seconds:.1f} s, {len(self.units) - len(self.compiled)} in the cache"
@@ -67,6 +111,16 @@ class Warmed(ShowsText):
         unit, seconds = self.compiled[0]
         slow = sum(each > SLOW for _, each in self.compiled)
         return f"{said}; {slow} took over {SLOW:.0f} s, the longest {seconds:.1f} s: {unit.title}"
+
+
+def _gained(timed: Iterable[Timed]) -> str:
+    """How many calls have another plan than the planner's, and what that gains."""
+    every = [one for one in timed if len(one.times) > 1]
+    gains = [one.gain for one in every if one.plan != one.pick]
+    said = f"{plural(len(every), 'call')} timed"
+    if not gains:
+        return f"{said}, which keep the planner's picks"
+    return f"{said}, {len(gains)} with another plan, up to {max(gains):.2f} times as fast"
 
 
 def calls_units(
@@ -103,14 +157,21 @@ def _units(asked: Resolved, kept: bool) -> Iterator[Unit]:
     if kept and made.plan and made.plan.prepared_size:
         plans.append(plan_for(asked, asked.fresh, apart=True))
     for plan in plans:
-        for unit in plan.translation_units() if plan and not asked.problem.empty else ():
-            if source := source_of(unit):
-                yield Unit(unit.title, source, arch)
+        if plan and not asked.problem.empty:
+            yield from plans_units(plan)
     copies = {name: copied.copy for name, copied in made.copies.items()}
     if made.after:
         copies["out"] = made.after
     for name, copy in copies.items():
         yield Unit(titled(name), Source.of(copy.source()), arch)
+
+
+def plans_units(plan: Plan) -> Iterator[Unit]:
+    """What a plan's kernels are compiled from."""
+    arch = nvrtc.architecture(plan.device.compute_capability)
+    for unit in plan.translation_units():
+        if source := source_of(unit):
+            yield Unit(unit.title, source, arch)
 
 
 def compile_all(

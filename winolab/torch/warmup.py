@@ -6,6 +6,8 @@ import logging
 import math
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,13 +18,17 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from winolab import calls
 from winolab.device import Device
 from winolab.gpu import warm
+from winolab.gpu.runtime import smaller
+from winolab.gpu.runtime.cache import plans
 from winolab.gpu.runtime.cache.source import Source
 from winolab.torch.asked import Asked
 from winolab.torch.convert import check_module, gpu_of, stated_gpu
 from winolab.torch.fake.calls import without_numbers
 from winolab.torch.fake.state import State
+from winolab.torch.kept import KeptFilters
 from winolab.torch.operators import BACKGROUND, OBSERVED, OPERATORS, asked_by, shape_of, units
 from winolab.torch.plain import NATIVE
 
@@ -55,6 +61,7 @@ def warmup(
     workers: int | None = None,
     progress: bool = True,
     wait: bool = True,
+    measure: bool = False,
 ) -> warm.Warmed:
     """Compile every kernel that a call of the model with these inputs runs, on all cores.
 
@@ -70,9 +77,17 @@ def warmup(
     Kernels are kept in the folder WINOLAB_CACHE, so that the next process finds them. The result
     names them and says how long each took. For a model on a GPU the module by which calls go past
     Python is compiled, too (winolab.torch.native), which takes one core 20 s; without ``wait`` it
-    is not waited for, and calls are Python's until it is there. Raises ValueError for a model on
-    the CPU without a device, and as ``convert`` does for what is no model and for devices; what the
-    layers themselves refuse; MachineError without NVRTC.
+    is not waited for, and calls are Python's until it is there.
+
+    ``measure``, as ``torch.backends.cudnn.benchmark`` does, times the plans that are predicted to
+    take nearly as long as the planner's pick, on the model's GPU with a cold L2 cache, and lets
+    calls take the fastest from then on; where images are to have the same bits in every batch the
+    pick stays. The seconds are kept beside the kernels, so that the same call of another process
+    takes no time, and ``timed`` of the result has them.
+
+    Raises ValueError for a model on the CPU without a device, for one that is to be measured
+    elsewhere than where it is, and as ``convert`` does for what is no model and for devices; what
+    the layers themselves refuse; MachineError without NVRTC.
 
     >>> layer = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU())  # none of winolab's
     >>> print(warmup(layer, torch.ones(1, 3, 8, 8), device="h100"))
@@ -82,10 +97,14 @@ def warmup(
     gpu = stated_gpu(device) or gpu_of(model)
     if gpu is None:
         raise ValueError("the model is on the CPU, which compiles nothing; name a GPU by device")
+    if measure and (device or not gpu_of(model)):
+        raise ValueError("what is measured runs: move the model to the GPU, and name no device")
     asked = None if device or model.training else _observed(model, inputs)
     if asked is None:
-        calls = _calls(model, inputs)
-        asked = [(asked_by(direction, more), a, b) for direction, a, b, more in calls]
+        asked = [
+            (asked_by(direction, more), a, b)
+            for direction, a, b, more in _recorded_calls(model, inputs)
+        ]
     shown = progress and sys.stderr.isatty()
     if asked and gpu_of(model):
         NATIVE.begin()
@@ -101,9 +120,47 @@ def warmup(
             bar.update(task, total=len(known))
 
         warmed = warm.compile_all(planned(), workers, lambda: bar.advance(task))
+        if measure:
+            with torch.cuda.device(next(model.parameters()).device):
+                timed = _timed(asked, gpu, not model.training, workers, bar)
+            warmed = replace(warmed, timed=timed)
+            _forget(model)
     if wait:
         NATIVE.wait()
     return warmed
+
+
+def _timed(
+    asked: list[tuple[Asked, Tensor, Tensor]],
+    gpu: Device,
+    kept: bool,
+    workers: int | None,
+    bar: Progress,
+) -> tuple[warm.Timed, ...]:
+    """What a clock says of the plans of these calls."""
+    from winolab.bench import picks  # which needs a GPU
+
+    found: dict[Any, warm.Timed | None] = {}
+    for _ in range(2):  # what takes a filter transformed apart asks for one more plan
+        with plans.observed() as requests:
+            for question, a, b in asked:
+                if not question.options.batch_invariant:
+                    units(question, a, b, gpu, kept)
+        new = [request for request in requests if request not in found]
+        task = bar.add_task("measuring", total=len(new))
+        timed = picks.prefer(new, workers, partial(bar.advance, task))
+        found |= dict.fromkeys(new) | {(one.request, one.apart): one for one in timed}
+    return tuple(one for one in found.values() if one)
+
+
+def _forget(model: nn.Module) -> None:
+    """Let what was called before be planned again."""
+    smaller.changed()
+    calls.kept.clear()
+    NATIVE.forget()
+    for module in model.modules():
+        if isinstance(kept := getattr(module, "kept", None), KeptFilters):
+            kept.forget()
 
 
 def _taps(call: tuple[Asked, Tensor, Tensor]) -> int:
@@ -137,7 +194,9 @@ def _observed(model: nn.Module, inputs: Any) -> list[tuple[Asked, Tensor, Tensor
     return found
 
 
-def _calls(model: nn.Module, inputs: Any) -> list[tuple[str, Tensor, Tensor, tuple[Any, ...]]]:
+def _recorded_calls(
+    model: nn.Module, inputs: Any
+) -> list[tuple[str, Tensor, Tensor, tuple[Any, ...]]]:
     """The operators that the model calls, its gradients' too where it is in training."""
     with without_numbers(model, "call it: a call compiles what it runs") as fake:
         return _recorded(model, fake(inputs))

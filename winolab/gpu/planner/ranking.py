@@ -45,8 +45,8 @@ def ordered(plans: list[Plan], request: Request, near: bool = False) -> tuple[li
     if request.tolerance and not request.tolerance.relative:
         return sorted(plans, key=taken(request)), ""
     plans, why = _sorted(plans, request, near)
-    if request.shows_transforms and plans and _transforms(fastest := plans[0]):
-        plans = sorted(plans, key=_transforms)
+    if request.shows_transforms and plans and transforms(fastest := plans[0]):
+        plans = sorted(plans, key=transforms)
         if plans[0] is not fastest:
             why = "what is faster rounds transformed numbers to 16 bits, which FP32 results show"
     return plans, why
@@ -150,7 +150,7 @@ def least_sure(plans: Iterable[Plan], request: Request) -> float:
     return min(sure, default=math.inf)
 
 
-def _transforms(p: Plan) -> bool:
+def transforms(p: Plan) -> bool:
     """Whether a plan's operands are transformed."""
     return any(t.alpha > 1 for t in p.tiles)
 

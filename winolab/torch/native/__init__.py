@@ -130,15 +130,26 @@ class Native:
 
     def use(self, module: Any) -> None:
         """Take calls to a module from now on."""
-        stream_of = TORCH.looks()[1]
-        functions = driver.make_current, stream_of, self.gradient
-        module.setup(self.plain, self.casting, *functions)
+        self._set_up(module)
         with self._lock:
             self.module = module
             for each in self._waiting or ():
                 self._told(*each)
             self._waiting = []
             self.call = module.call
+
+    def forget(self) -> None:
+        """Ask Python again of every call, as plans have changed."""
+        if self.module:
+            self._set_up(self.module)
+        with self._lock:
+            if self._waiting:
+                self._waiting.clear()
+
+    def _set_up(self, module: Any) -> None:
+        """Tell a module what it takes, which makes it forget calls."""
+        functions = driver.make_current, TORCH.looks()[1], self.gradient
+        module.setup(self.plain, self.casting, *functions)
 
     def dispatch(self) -> bool:
         """Let the module's kernels be the operators' from now on; whether that is new.

@@ -121,5 +121,6 @@ def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Par
         int(turned_first),
         int(turned_second),
         alignment,
+        call.config.choice,
         images,
     )

@@ -5,6 +5,9 @@ found by what decides them: the request or the unit, field by field, and the sou
 (``sources``). A file begins with the hash of the rest; what is damaged, another user's or of other
 sources is planned anew and written over, whole or not at all, by whichever process comes last: all
 write the same. With ``WINOLAB_PLANS=0`` none are read or written.
+
+What a GPU timed to be the fastest (winolab.bench.picks) is kept beside, and stands in the planner's
+place where a process asks for it: by ``prefer``, or with ``WINOLAB_TIMED=1`` for all that is kept.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import pickle
 import platform
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -52,9 +55,17 @@ class Unkept(TypeError):
     """A value that is not told apart by its fields."""
 
 
+_preferred: dict[tuple[Request, bool], Plan] = {}  # what stands in the planner's place
+_seen: list[dict[tuple[Request, bool], None]] = []  # what ``observed`` notes
+
+
 def planned(request: Request, apart: bool = False) -> Plan:
-    """``planner.plan``, which is imported where no process before asked it the same. Raises as it
-    does, which is not kept."""
+    """``planner.plan``, which is imported where no process before asked it the same; or what is
+    preferred. Raises as the planner does, which is not kept."""
+    for seen in _seen:
+        seen[request, apart] = None
+    if _preferred and (preferred := _preferred.get((request, apart))):
+        return preferred
     return _planned(request, apart) if kept() else _made(request, apart)
 
 
@@ -64,15 +75,57 @@ def _planned(request: Request, apart: bool) -> Plan:
         asked = f"{described(request)} {apart}"
     except Unkept:
         return _made(request, apart)
+    if os.environ.get("WINOLAB_TIMED") == "1" and (timed := kept_times(request, apart)):
+        return timed[0][0]
     for library in (True, False):  # a plan that was made where cuBLASLt is, or where it lacks
         found = _read(_name(f"plan {asked} {library}"))
-        plan = None if found is None else _unpacked(found)
+        plan: Plan | None = None if found is None else _unpacked(found)
         if plan is not None and _holds(plan, library):
             return plan
     plan = _made(request, apart)
     if _usual_families():
         _write(_name(f"plan {asked} {library_there()}"), packed(plan))
     return plan
+
+
+def prefer(request: Request, apart: bool, plan: Plan) -> None:
+    """Let this plan be what is planned for the request from now on, in this process. Calls that
+    were made before keep theirs."""
+    _preferred[request, apart] = plan
+
+
+@contextmanager
+def observed() -> Iterator[dict[tuple[Request, bool], None]]:
+    """What is planned meanwhile: each request, and whether of a filter apart, once."""
+    seen: dict[tuple[Request, bool], None] = {}
+    _seen.append(seen)
+    try:
+        yield seen
+    finally:
+        _seen.remove(seen)
+
+
+def keep_times(request: Request, apart: bool, times: tuple[tuple[Plan, float], ...]) -> None:
+    """Keep plans and the seconds that they took on the request's GPU, the fastest first."""
+    with suppress(Unkept):
+        if kept() and _usual_families():
+            _write(_name(f"timed {described(request)} {apart}"), packed(times))
+
+
+def kept_times(request: Request, apart: bool) -> tuple[tuple[Plan, float], ...]:
+    """What ``keep_times`` kept; nothing where there is nothing that loads here."""
+    if not kept():
+        return ()
+    try:
+        found = _read(_name(f"timed {described(request)} {apart}"))
+    except Unkept:
+        return ()
+    times = None if found is None else _unpacked(found)
+    if not isinstance(times, tuple) or not all(
+        library_there() or not _library(p) for p, _ in times
+    ):
+        return ()
+    return times
 
 
 def source_of(unit: TranslationUnit) -> Source | None:
@@ -120,9 +173,14 @@ def library_there() -> bool:
 def _holds(plan: Plan, library: bool) -> bool:
     """Whether a plan that was made with or without cuBLASLt is the planner's still: what was the
     best beside the library's products is the best without them."""
-    if library and MATMUL not in plan.shared():
+    if library and not _library(plan):
         return True
     return library_there() == library
+
+
+def _library(plan: Plan) -> bool:
+    """Whether a plan's products are cuBLASLt's."""
+    return MATMUL in plan.shared()
 
 
 @cache
@@ -212,10 +270,10 @@ class _Unpacker(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name} is no part of a plan")
 
 
-def packed(plan: Plan) -> bytes:
-    """The plan as a file has it."""
+def packed(value: Plan | tuple[tuple[Plan, float], ...]) -> bytes:
+    """A plan, or plans and their seconds, as a file has them."""
     file = io.BytesIO()
-    _Packer(file, protocol=5).dump(plan)
+    _Packer(file, protocol=5).dump(value)
     return file.getvalue()
 
 
@@ -225,8 +283,8 @@ BROKEN = (
 )
 
 
-def _unpacked(content: bytes) -> Plan | None:
-    """The plan of a file; None of what is none."""
+def _unpacked(content: bytes) -> Any:
+    """What a file has; None of what is none."""
     try:
         return _Unpacker(io.BytesIO(content)).load()
     except BROKEN:

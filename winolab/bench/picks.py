@@ -1,0 +1,118 @@
+"""The planner's picks against a GPU's clock: what is predicted to be nearly as fast is timed.
+
+PyTorch calls the like its benchmark mode. ``timed`` runs a request's rivals side by side, keeps
+their seconds for the next process, and ``prefer`` lets the fastest be planned from now on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import cache, partial
+
+from winolab.bench.compare import SPARE, free
+from winolab.bench.contenders import Arrays, bound, bound_prepared
+from winolab.bench.timing import FLUSH, interleave
+from winolab.gpu import driver
+from winolab.gpu.planner.ranking import taken
+from winolab.gpu.planner.request import Plan, Request
+from winolab.gpu.planner.rivals import rivals
+from winolab.gpu.runtime.cache import plans as kept
+from winolab.gpu.runtime.call import kernels_of
+from winolab.gpu.warm import Timed, compile_all, plans_units
+
+log = logging.getLogger("winolab.gpu")
+GROUPS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+# Rounds of all rivals, and of those that are within FEWER of the fastest then, of the planner's
+# pick at any rate. On an H200 the quartiles of a 10 µs call are 3 % from its median.
+FIRST, ROUNDS, FEWER = 3, 15, 1.1
+LONG, FEW = 1e-3, 5  # seconds from which on so many rounds are enough (compare.LONG)
+SURE = 0.99  # times the pick's seconds that another takes at most to be taken in its place
+
+
+def timed(request: Request, apart: bool = False, *, again: bool = False) -> Timed:
+    """The request's rivals, timed on its GPU, which is to be current, or as a process before did;
+    ``again``: anew. Arrays are new ones, channels last, uniform on [-1, 1).
+
+    Raises ValueError as the planner, MemoryError where the arrays do not fit in device memory.
+    """
+    plans = rivals(request, apart)
+    found = () if again else kept.kept_times(request, apart)
+    if {p for p, _ in found} == {*plans}:
+        return Timed(request, apart, plans[0], found)
+    seconds = _seconds(request, plans, apart) if len(plans) > 1 else {}
+    pick = plans[0]
+    if len(seconds) < 2:
+        return Timed(request, apart, pick, ((pick, pick.predicted),))
+    ranked = sorted(seconds.items(), key=lambda each: each[1])
+    if ranked[0][1] > SURE * seconds[pick]:
+        ranked = [(pick, seconds[pick]), *((p, s) for p, s in ranked if p is not pick)]
+    kept.keep_times(request, apart, tuple(ranked))
+    return Timed(request, apart, pick, tuple(ranked))
+
+
+def prefer(
+    asked: Iterable[tuple[Request, bool]],
+    workers: int | None = None,
+    done: Callable[[], object] = lambda: None,
+) -> tuple[Timed, ...]:
+    """Time what was planned, request by request, and let the fastest be planned from now on; what
+    does not fit in device memory keeps the planner's pick, which is logged.
+
+    Kernels are compiled on ``workers`` threads before, by default one a core; ``done`` is called
+    behind each request.
+    """
+    requests = list(asked)
+    plans = (p for request, apart in requests for p in rivals(request, apart))
+    compile_all((unit for p in plans for unit in plans_units(p)), workers)
+    found: list[Timed] = []
+    for request, apart in requests:
+        try:
+            one = timed(request, apart)
+        except MemoryError as error:
+            log.warning("%s is not timed: %s", request.problem.told(request.direction), error)
+        else:
+            kept.prefer(request, apart, one.plan)
+            found.append(one)
+        done()
+    return tuple(found)
+
+
+def _seconds(request: Request, plans: list[Plan], apart: bool) -> dict[Plan, float]:
+    """Seconds of each plan that runs, with the pass behind for what follows it; nothing where that
+    is fewer than two, or where results have another dtype than operands."""
+    if plans[0].out_dtype != request.dtype:
+        return {}
+    index = driver.cupy().cuda.Device().id
+    try:
+        return _side_by_side(request, plans, apart, index)
+    finally:
+        free()
+
+
+def _side_by_side(
+    request: Request, plans: list[Plan], apart: bool, index: int
+) -> dict[Plan, float]:
+    cp = driver.cupy()
+    group = GROUPS[request.dtype]
+    driver.make_current(index)
+    try:
+        arrays = Arrays(request.direction, request.problem, group, ("NHWC",))
+        arrays.fill(-1, 1)
+        spare = cp.cuda.Device().mem_info[0] - FLUSH - SPARE
+        plans = [plans[0], *(p for p in plans[1:] if p.workspace + p.prepared_size <= spare)]
+        workspace = cp.empty(max(1, *(p.workspace for p in plans)), "uint8")
+    except cp.cuda.memory.OutOfMemoryError as error:
+        raise MemoryError(f"device memory lacks for it: {error}") from error
+    how = bound_prepared if apart else bound
+    runs = {p: how(p, cache(partial(kernels_of, p, index)), index) for p in plans}
+    calls = {
+        str(i): partial(run, arrays, workspace.data.ptr) for i, run in enumerate(runs.values())
+    }
+    first = interleave(calls, rounds=FIRST, flush=FLUSH, warmup=1)
+    least = min(t.median for t in first.values())
+    close = {n: c for n, c in calls.items() if n == "0" or first[n].median <= FEWER * least}
+    rounds = ROUNDS if least < LONG else FEW
+    times = first | interleave(close, rounds=rounds, flush=FLUSH, warmup=0)
+    behind = taken(request)
+    return {p: times[str(i)].median + behind(p) - p.predicted for i, p in enumerate(plans)}
