@@ -55,8 +55,9 @@ class Speeds:
         return sum(value < LEAST[self.precision] for value in self.every) / len(self.every)
 
 
-def speeds(rows: Iterable[Row]) -> list[Speeds]:
-    """Speeds of what is picked over the fastest of others (layer_rows.ratios), and over TF32's."""
+def speeds(rows: Iterable[Row], clock: bool = False) -> list[Speeds]:
+    """Speeds of what is picked over the fastest of others (layer_rows.ratios), and over TF32's;
+    ``clock``: of what a clock picked."""
     rows = list(rows)
     tf32: dict[tuple, float] = {}
     for row in rows:
@@ -67,7 +68,7 @@ def speeds(rows: Iterable[Row]) -> list[Speeds]:
     for row in rows:
         devices.setdefault((row["direction"], row["precision"]), set()).add(row["device"])
     found: dict[tuple[str, str], Speeds] = {}
-    for own, torch, _ in layer_rows.ratios(rows):
+    for own, torch, _ in layer_rows.ratios(rows, clock):
         way = own["direction"], own["precision"]
         mine = found.setdefault(way, Speeds(*way, frozenset(devices[way]), {}, []))
         mine.torch.setdefault(own["group"], []).append(torch)
@@ -116,6 +117,10 @@ def networks() -> list[str]:
     rows, lost = apart(every)
     torch, both, *once = ({(each.direction, each.precision): each for each in speeds(some)}
                           for some in (*peers(rows), *peers(every)))  # fmt: skip
+    timed = {layer_rows.key(row) for row in rows if "rivals" in row}
+    some = [row for row in rows if layer_rows.key(row) in timed]
+    picked, clock = ({(each.direction, each.precision): each for each in speeds(some, by)}
+                     for by in (False, True))  # fmt: skip
     if not torch:
         return []
     left_out = Counter((row["direction"], row["precision"]) for row in lost)
@@ -132,7 +137,9 @@ def networks() -> list[str]:
         f"{len(lost):,} more cases were measured and count nowhere, as today's pick is not that of "
         "their rows (`python -m experiments.calibrate.gone` plans all): these wait, and are the "
         "first to be measured. What is reached without them and missed with them, as they were, "
-        "counts as missed. Run again by "
+        "counts as missed. Of cases whose rivals were timed (`--clock`, by all peers that were "
+        "timed beside) the last two lines have the pick and what `warmup(measure=True)` takes. "
+        "Run again by "
         f"`{MEASURE}`; `--summary` names the slowest layers.",
         "",
         f"| | all | aim | over TF32 | below the least | picks gone | {' | '.join(GROUPS)} |",
@@ -147,6 +154,9 @@ def networks() -> list[str]:
             lines.append(_line(name, torch[way], aims, tf32, str(left_out[way])))
         if way in both:
             lines.append(_line("… over cuDNN's, too", both[way], _aims(both[way], once[1][way])))
+        if way in clock:
+            lines.append(_line("… of these as picked", picked[way], None))
+            lines.append(_line("… and by a clock", clock[way], _aims(clock[way], clock[way])))
     return lines
 
 

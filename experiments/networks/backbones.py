@@ -156,3 +156,16 @@ def meta(build: Callable[[], nn.Module]) -> nn.Module:
     """The network without numbers."""
     with torch.device("meta"):
         return build()
+
+
+def calibrate(model: nn.Module, x: Tensor) -> None:
+    """Normalizations' statistics as these images have them: with those of a new network what
+    reaches the last layer is nothing beside its bias."""
+    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    before = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = 1.0
+    with torch.no_grad():
+        model.train()(x)
+    for norm, momentum in zip(norms, before, strict=True):
+        norm.momentum = momentum

@@ -14,6 +14,8 @@ of two images or, of a video, of a part: in evaluation by the kernels that are t
 Rows are added to experiments/results/end_to_end.jsonl as they are measured, by several processes at
 a time, too; what is there is measured again only where its kernels have changed (``aims.older``) or
 ``--again`` says so, and counts no more.
+``--clock`` measures instead the network whose plans a clock picked (``winolab.torch.warmup(...,
+measure=True)``): a row of method ``clock`` with the others' milliseconds of the same sitting.
 ``--tiny`` has small images, on the CPU where there is no GPU: it shows that the cases run, and its
 rows are marked. ``--seconds`` ends a sitting, ``--summary`` shows ratios.
 """
@@ -24,7 +26,7 @@ import copy
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import cache, partial
@@ -43,7 +45,7 @@ from experiments.harness.pytorch import tf32
 from experiments.measure.networks import UNet, VideoDecoder
 from experiments.networks import others
 from experiments.networks.aims import ORDERS, STEPS, older
-from experiments.networks.backbones import resnet, vgg
+from experiments.networks.backbones import calibrate, resnet, vgg
 from experiments.networks.deviations import Kept, deviations, numbers
 from winolab.bench.timing import Laps
 from winolab.cli.environment import provenance
@@ -124,10 +126,13 @@ def cases(
     )
 
 
-def contenders(case: Case) -> list[str]:
+OURS = ("winolab", "clock")
+
+
+def contenders(case: Case, clock: bool = False) -> list[str]:
     """Who computes it: PyTorch's FP32 has two kinds of products on a GPU."""
     two = case.format == "fp32" and torch.cuda.is_available()
-    return ["winolab", "torch", *(["tf32"] if two else [])]
+    return [OURS[clock], "torch", *(["tf32"] if two else [])]
 
 
 class Step:
@@ -137,7 +142,7 @@ class Step:
         self.case, self.who, self.x = case, who, x
         self.model = copy.deepcopy(model).train(case.step == "training")
         self.converted = ""
-        if who == "winolab":
+        if who in OURS:
             done = winolab.torch.convert(self.model)
             count = sum(layer.converted for layer in done.layers)
             self.converted = f"{count} of {len(done.layers)}"
@@ -159,13 +164,13 @@ class Step:
     def compile_kernels(self) -> None:
         """Compile winolab's for a GPU on all cores; a step would compile one by one, and so would
         one that torch.compile took, which calls the same, channels last without gradients."""
-        if self.who != "winolab" or not self.x.is_cuda:
+        if self.who not in OURS or not self.x.is_cuda:
             return
         x = self.x
         if self.case.mode == "compiled" and self.case.step == "forward":
             x = x.movedim(1, -1).contiguous().movedim(-1, 1)
         with self.autocast():
-            winolab.torch.warmup(self.model, x)
+            winolab.torch.warmup(self.model, x, measure=self.who == "clock")
 
     def loss(self) -> tuple[Tensor, Tensor]:
         """The outputs, and the mean of their squares, under autocast where the format is narrow."""
@@ -185,13 +190,13 @@ class Step:
             self.scaler.update()
 
 
-def rows(case: Case, device: str) -> Iterator[Row]:
-    """A row a contender."""
+def rows(case: Case, device: str, clock: bool = False) -> Iterator[Row]:
+    """A row a contender; ``clock``: of ours alone, as a clock picked it, with others' times."""
     torch.compiler.reset()  # else what was compiled before counts, and PyTorch compiles no more
     lap = Laps()
     model, x, memory = built(case, device)
     lap("built")
-    names, started = contenders(case), time.monotonic()
+    names, started = contenders(case, clock), time.monotonic()
     steps: dict[str, Step] = {}
     warm: dict[str, int] = {}
     memory_mb: dict[str, float | None] = {}
@@ -220,7 +225,9 @@ def rows(case: Case, device: str) -> Iterator[Row]:
         of, model, two, lambda: numbers(Step(wide, "torch", model.double(), two.double()))
     )
     lap("fp64")
-    for who in names:
+    beside = names[1:] if clock else []
+    others = {f"{who}_ms": round(statistics.median(times[who]), 4) for who in beside}
+    for who in names[:1] if clock else names:
         step = Step(plain, who, model.float(), images)
         if images is two:
             step.compile_kernels()
@@ -230,7 +237,7 @@ def rows(case: Case, device: str) -> Iterator[Row]:
         yield {
             **common, "method": who, "ms": round(mid, 4),
             "quartiles_ms": [round(low, 4), round(high, 4)], "warm": warm[who],
-            "memory_mb": memory_mb[who], "converted": steps[who].converted, **found,
+            "memory_mb": memory_mb[who], "converted": steps[who].converted, **found, **others,
             "took_s": round(time.monotonic() - started, 2), "spent_s": dict(lap.seconds),
         }  # fmt: skip
 
@@ -249,19 +256,6 @@ def built(case: Case, device: str) -> tuple[nn.Module, Tensor, dict[str, Any]]:
     x = (torch.rand((case.batch, *shape), device=device) - 0.5).contiguous(**memory)
     calibrate(model, x[:2])
     return model, x, memory
-
-
-def calibrate(model: nn.Module, x: Tensor) -> None:
-    """Normalizations' statistics as these images have them: with those of a new network what
-    reaches the last layer is nothing beside its bias."""
-    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-    before = [norm.momentum for norm in norms]
-    for norm in norms:
-        norm.momentum = 1.0
-    with torch.no_grad():
-        model.train()(x)
-    for norm, momentum in zip(norms, before, strict=True):
-        norm.momentum = momentum
 
 
 @cache
@@ -328,6 +322,7 @@ def main(
     seconds: Annotated[float, typer.Option(help="No case begins later.")] = float("inf"),
     again: Annotated[bool, typer.Option("--again", help="What is there, too.")] = False,
     summary: Annotated[bool, typer.Option("--summary", help="Show ratios, and stop.")] = False,
+    clock: Annotated[bool, typer.Option("--clock", help="Plans that a clock picks.")] = False,
     output: Annotated[Path, typer.Option(help="File that rows are added to.")] = RESULTS,
 ) -> None:
     """Measure what the file lacks."""
@@ -342,14 +337,14 @@ def main(
         if unknown := set(asked) - set(known):
             raise SystemExit(f"{', '.join(sorted(unknown))}; expected of {', '.join(known)}")
     started = time.monotonic()
-    done = _done(stored(output))
+    done = _done(row for row in stored(output) if (row["method"] == "clock") == clock)
     for case in cases(given[0], given[1], given[2], given[3], tiny):
         if _key(asdict(case)) in done and not again:
             continue
         if time.monotonic() - started > seconds:
             print("time is over; call again to go on")
             break
-        found = list(rows(case, device))
+        found = list(rows(case, device, clock))
         add(output, found)  # all of them or none, for the next sitting
         for row in found:
             shown = (*asdict(case), "method", "ms", "logits")
@@ -363,7 +358,7 @@ def outstanding(words: Sequence[str]) -> tuple[int, float]:
     modes = said.get("--modes", ",".join(MODES)).split(",")
     kept = stored(RESULTS)
     took = [row["took_s"] for row in kept if "took_s" in row and row["mode"] in modes]
-    done = _done(kept)
+    done = _done(row for row in kept if row["method"] != "clock")
     every = cases(networks, [*FORMATS], [*ORDERS], modes, False)
     count = sum(_key(asdict(case)) not in done for case in every)
     return count, statistics.median(took) if took else GUESS
@@ -377,7 +372,7 @@ def summarized(rows: Sequence[Row]) -> Iterator[str]:
         times.setdefault((*_key(row), row["device"]), {})[row["method"]] = row["ms"]
     ratios: dict[tuple[str, ...], dict[str, float]] = {}
     for (network, batch, kind, order, mode, step, *_, device), of in times.items():
-        for peer in set(of) - {"winolab"}:
+        for peer in set(of) - {*OURS}:
             where = (step, kind, f"channels {order}", mode, f"over {peer}", device)
             ratios.setdefault(where, {})[f"{network} of {batch}"] = of[peer] / of["winolab"]
     for where, found in sorted(ratios.items()):
@@ -387,7 +382,7 @@ def summarized(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{', '.join(where)}: {said}"
 
 
-def _done(rows: Sequence[Row]) -> set[tuple[Any, ...]]:
+def _done(rows: Iterable[Row]) -> set[tuple[Any, ...]]:
     return {_key(row) for row in rows if not older(row)}
 
 

@@ -99,6 +99,8 @@ def warmup(
         raise ValueError("the model is on the CPU, which compiles nothing; name a GPU by device")
     if measure and (device or not gpu_of(model)):
         raise ValueError("what is measured runs: move the model to the GPU, and name no device")
+    if measure:
+        _forget(model)  # calls that were made before, which ask nothing
     asked = None if device or model.training else _observed(model, inputs)
     if asked is None:
         asked = [
