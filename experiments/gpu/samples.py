@@ -16,6 +16,7 @@ from experiments.gpu.rows import Row, mean, stored
 from experiments.harness import machines
 from experiments.harness.facts import ROOT
 from experiments.measure import layer_rows
+from winolab.arguments.words import plural
 from winolab.bench import networks as listed
 
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
@@ -99,6 +100,18 @@ def peers(rows: Iterable[Row]) -> tuple[list[Row], list[Row]]:
     )
 
 
+def regret() -> str:
+    """How much longer picks took than the fastest of their rivals (experiments.measure.picks)."""
+    times = {layer_rows.key(row): ({name: us for name, *_, us in row["plans"]}, row["pick"])
+             for row in stored("rivals")}  # fmt: skip
+    ratios = [of[pick] / min(of.values()) for of, pick in times.values() if len(of) > 1]
+    if not ratios:
+        return ""
+    longer = f"{mean(ratios) - 1:.1%} longer than the fastest of what was timed beside them"
+    of = plural(len(ratios), "call")
+    return f"The picks of {of} took {longer}, up to {max(ratios):.2f} times as long. "
+
+
 def batches() -> str:
     """The batches of networks: those of most, and what others have, whose tensors would have more
     elements than kernels count."""
@@ -139,7 +152,7 @@ def networks() -> list[str]:
         "first to be measured. What is reached without them and missed with them, as they were, "
         "counts as missed. Of cases whose rivals were timed (`--clock`, by all peers that were "
         "timed beside) the last two lines have the pick and what `warmup(measure=True)` takes. "
-        "Run again by "
+        f"{regret()}Run again by "
         f"`{MEASURE}`; `--summary` names the slowest layers.",
         "",
         f"| | all | aim | over TF32 | below the least | picks gone | {' | '.join(GROUPS)} |",

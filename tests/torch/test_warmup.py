@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from threading import Event
 from typing import Any
 
@@ -14,9 +15,13 @@ from torch import nn
 
 import winolab.torch
 from tests.torch.network import tensors
+from winolab import calls
+from winolab.bench import picks
 from winolab.device import H100
 from winolab.gpu import driver, warm
-from winolab.gpu.runtime import cache, conv, nvrtc
+from winolab.gpu.planner.rivals import rivals
+from winolab.gpu.runtime import cache, conv, nvrtc, smaller
+from winolab.gpu.runtime.cache import plans
 from winolab.torch import operators
 from winolab.torch.plain import NATIVE
 
@@ -84,7 +89,7 @@ def test_images_with_the_same_bits_in_every_batch_have_their_plan_s_kernels(
     assert bool(gradients) == training
     assert all(batch == len(X) and not config for batch, config in gradients)
     assert asked.keys() == ({"forward", "backward_data"} if training else {"forward"})
-    for batch, config in (call for calls in asked.values() for call in calls):
+    for batch, config in (call for each in asked.values() for call in each):
         assert batch == (len(X) if config else 1)
 
 
@@ -202,6 +207,68 @@ def test_a_network_that_cannot_be_called_is_traced(on_a_gpu: list[torch.Size]) -
     wrong = torch.zeros(2, 9, 16, 16)  # channels: what the layer says
     with pytest.raises(ValueError, match="channels"):
         winolab.torch.warmup(network().eval(), wrong)
+
+
+@pytest.fixture
+def clock(on_a_gpu: Any, monkeypatch: Any) -> list[tuple[Any, bool]]:
+    """A clock by which every pick's first rival is twice as fast; what it was asked."""
+    timed: list[tuple[Any, bool]] = []
+
+    def told(request: Any, apart: bool) -> warm.Timed:
+        timed.append((request, apart))
+        pick, *others = rivals(request, apart)
+        ranked = [(p, 1.0) for p in others[:1]] + [(pick, 2.0)]
+        return warm.Timed(request, apart, pick, tuple(ranked))
+
+    monkeypatch.setattr(picks, "timed", told)
+    monkeypatch.setattr(plans, "_preferred", {})
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    return timed
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_plans_are_timed_where_that_is_asked(clock: list[tuple[Any, bool]], training: bool) -> None:
+    model, x = winolab.torch.Conv2d(64, 64, 3, padding=1).train(training), torch.ones(4, 64, 20, 20)
+    model.requires_grad_(training)
+    before = smaller.changes()
+    calls.kept["what was called"] = None  # type: ignore[assignment]
+    model.kept.native = "what was kept"
+    done = winolab.torch.warmup(model, x, measure=True)
+    assert clock == [(one.request, one.apart) for one in done.timed]
+    found = {one.request.direction for one in done.timed}
+    assert found == {"forward", *(["backward_filter"] if training else [])}
+    assert any(one.plan != one.pick for one in done.timed)
+    assert all(plans.planned(one.request, one.apart) == one.plan for one in done.timed)
+    assert "times as fast" in str(done)
+    assert smaller.changes() > before
+    assert not calls.kept
+    assert model.kept.native is None
+    count = len(clock)
+    assert winolab.torch.warmup(model, x).timed == ()
+    assert len(clock) == count
+
+
+def test_a_filter_apart_is_timed_of_what_a_clock_picked(clock: list[tuple[Any, bool]]) -> None:
+    """In evaluation a filter is kept where the plan that is taken transforms it."""
+    model = winolab.torch.Conv2d(256, 256, 3, padding=1).eval().requires_grad_(False)
+    done = winolab.torch.warmup(model, torch.ones(8, 256, 56, 56), measure=True)
+    whole, apart = done.timed
+    assert (whole.apart, apart.apart) == (False, True)
+    assert whole.plan.prepared_size
+    assert apart.request == whole.request
+
+
+def test_the_same_bits_of_every_batch_are_not_left_to_a_clock(clock: list[Any]) -> None:
+    model = winolab.torch.Conv2d(64, 64, 3, batch_invariant=True).eval().requires_grad_(False)
+    assert winolab.torch.warmup(model, torch.ones(4, 64, 20, 20), measure=True).timed == ()
+    assert not clock
+
+
+def test_what_is_measured_has_to_be_there() -> None:
+    with pytest.raises(ValueError, match="move the model to the GPU, and name no"):
+        winolab.torch.warmup(network(), X, measure=True, device="h100")
+    with pytest.raises(ValueError, match="on the CPU"):
+        winolab.torch.warmup(network(), X, measure=True)
 
 
 def test_in_training_nothing_is_computed(on_a_gpu: list[torch.Size]) -> None:

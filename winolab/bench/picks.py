@@ -121,7 +121,7 @@ def _side_by_side(
     behind = taken(request)
 
     def seconds() -> dict[Plan, float]:
-        return {p: times[str(i)].median + behind(p) - p.predicted for i, p in enumerate(plans)}
+        return {p: times[str(i)].median + (behind(p) - p.predicted) for i, p in enumerate(plans)}
 
     fastest = plans.index(min(found := seconds(), key=found.__getitem__))
     if fastest:

@@ -3,9 +3,8 @@
 Numbers are those of CUDA's public headers (cublasLt.h, cublas_api.h, library_types.h), which are
 the same in versions 12 and 13. The library's heuristics choose how a product is computed, once,
 when it is recorded: by sizes, distances, alignment, types and workspace alone, so that equal
-products are computed alike. Of what they name ``choice`` says which, 0 the first. Sums that are cut
-have their parts in FP32 in the workspace and are added up by a launch of its own; what adds them in
-the result is left out.
+products are computed alike. Sums that are cut have their parts in FP32 in the workspace and are
+added up by a launch of its own; what adds them in the result is left out.
 """
 
 from __future__ import annotations
@@ -115,16 +114,13 @@ class Call:
         how += [(ALIGNMENT + i, c_uint32(p["alignment"])) for i in range(4)]
         for attribute, value in how:
             _set(library, "MatmulPreference", preferences, attribute, value)
-        most, count = p["choice"] + 1, c_int()
-        choices = (Heuristic * most)()
+        found, count = Heuristic(), c_int()
         asked = (
-            c_void_p(function.handle), operation, *sides, out, out, preferences, c_int(most),
-            choices, byref(count),
+            c_void_p(function.handle), operation, *sides, out, out, preferences, c_int(1),
+            byref(found), byref(count),
         )  # fmt: skip
         name = "cublasLtMatmulAlgoGetHeuristic"
-        status = getattr(library, name)(*asked)
-        found = choices[max(0, count.value - 1)]  # the last of fewer than were asked for
-        status = status or (found.state if count.value else UNSUPPORTED)
+        status = getattr(library, name)(*asked) or (found.state if count.value else UNSUPPORTED)
         if status == UNSUPPORTED:
             raise ValueError(
                 f"cuBLASLt has no algorithm for a product of {rows} × {depth} and {depth} × "

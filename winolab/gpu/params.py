@@ -282,7 +282,7 @@ Kernels = Mapping[str, Launcher]
 PRODUCT = Layout(
     ("a b out workspace", POINTER),
     ("rows columns depth pitch_a pitch_b pitch_out apart_a apart_b apart_out size", LONG),
-    ("kind out_kind transposed_a transposed_b alignment choice images", INT),
+    ("kind out_kind transposed_a transposed_b alignment images", INT),
 )
 
 

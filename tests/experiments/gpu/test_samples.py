@@ -66,6 +66,33 @@ def test_aims_are_judged_by_cases_with_cudnn_where_there_are_any(monkeypatch) ->
     assert alone.startswith("| FP32, backward data | 3.00 (3.00, 1) | 2.00 reached over PyTorch al")
 
 
+def test_what_a_clock_picked_is_shown_beside_the_picks(monkeypatch) -> None:
+    first, second = (case(v, "1x1", 2.0, 3.0, 1.0) for v in "ab")
+    for mine in (first, second):
+        mine[0]["rivals"] = 4
+    first.append({**first[1], "method": "clock", "us": 0.5, "chosen": False})
+    rows = [*first, *second, *case("c", "1x1", 1.0, 9.0, 1.0)]
+    monkeypatch.setattr(samples.machines, "stored", lambda path: rows * ("forward" in path.stem))
+    every, picked, clock = samples.networks()[4:]
+    assert every.startswith("| FP32, forward | 2.73 (1.50, 3) | 2.00 reached")
+    assert picked.startswith("| … of these as picked | 1.50 (1.50, 2) |  |  | 0.0% |")
+    assert clock.startswith("| … and by a clock | 3.00 (1.50, 2) | 2.00 reached |")
+
+
+def test_how_much_longer_picks_took_than_the_fastest_beside_them(monkeypatch) -> None:
+    which = {"layer": "a", "direction": "forward", "precision": "fp16"}
+    plans = [["slow", 0, 1.0, 3.0], ["fast", 0, 1.0, 1.5]]
+    rows = [{**which, "pick": "fast", "plans": plans}, {**which, "pick": "slow", "plans": plans},
+            {**which, "layer": "b", "pick": "slow", "plans": plans[:1]}]  # fmt: skip
+    monkeypatch.setattr(samples, "stored", lambda name: rows)
+    assert samples.regret() == (
+        "The picks of 1 call took 100.0% longer than the fastest of what was timed beside them, "
+        "up to 2.00 times as long. "
+    )
+    monkeypatch.setattr(samples, "stored", lambda name: [])
+    assert samples.regret() == ""
+
+
 def test_picks_that_are_gone_count_nowhere(monkeypatch) -> None:
     told = {"kernel": "direct", "products": "fp32", "plan": "8x8", "bytes": 1}
     rows = [{**row, **told} for layer, ours in (("a", 2.0), ("b", 1.0))

@@ -57,6 +57,22 @@ def test_rows_are_added_once_and_deviate_little(app, tmp_path) -> None:
     assert all(row["logits"] < 0.1 for row in more)
 
 
+def test_a_clock_s_plans_have_rows_of_their_own(app, tmp_path) -> None:
+    """Beside the others' times of the same sitting, and without taking the place of any row."""
+    path = tmp_path / "rows.jsonl"
+    how = ["--tiny", "--networks", "resnet18", "--modes", "eager", "--formats", "fp32"]
+    how += ["--orders", "last", "--output", str(path)]
+    for more in ([], ["--clock"], ["--clock"], []):
+        assert CliRunner().invoke(app, [*how, *more]).exit_code == 0
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["method"] for row in rows] == [*["winolab", "torch"] * 2, "clock", "clock"]
+    for row in rows[4:]:
+        assert row["torch_ms"] > 0
+        assert row["converted"] == "4 of 4"
+        assert 0 < row["logits"] < 1e-5
+    assert all("torch_ms" not in row for row in rows[:4])
+
+
 def test_what_is_there_is_measured_again_where_that_is_asked(app, tmp_path, monkeypatch) -> None:
     """Later rows win."""
     path = tmp_path / "rows.jsonl"
@@ -64,7 +80,7 @@ def test_what_is_there_is_measured_again_where_that_is_asked(app, tmp_path, monk
     how += ["--formats", "fp32", "--orders", "last"]
     common = {"device": "CPU", "logits": 0.0, "mode": "eager", "converted": ""}
     for times in ((10.0, 20.0), (10.0, 30.0), (10.0, 40.0)):
-        monkeypatch.setattr(end_to_end, "rows", lambda case, device, times=times: [
+        monkeypatch.setattr(end_to_end, "rows", lambda case, device, clock, times=times: [
             {**common, **asdict(case), "method": method, "ms": ms}
             for method, ms in zip(("winolab", "torch"), times, strict=True)
         ])  # fmt: skip

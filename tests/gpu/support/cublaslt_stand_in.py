@@ -98,14 +98,14 @@ class StandIn:
     def cublasLtMatmulAlgoGetHeuristic(
         self, handle, operation, a, b, c, d, preference, most, place, count
     ) -> int:
-        assert (handle.value, c) == (1, d)
+        assert (handle.value, most.value, c) == (1, 1, d)
         self.heuristics += 1
         values = self.alive[preference.value][1]
         assert values[0] == 0
         assert values[3] == 2  # no sums in the result, none in its type
         assert len({values[i] for i in range(5, 9)}) == 1
-        assert ctypes.sizeof(place) == 96 * most.value
-        found = place[0]
+        found = place._obj
+        assert ctypes.sizeof(found) == 96
         found.algorithm[0], found.algorithm[1] = ALGORITHM, values[5]
         found.workspace = max(0, values[1] - self.spare)
         found.state = 0

@@ -70,10 +70,6 @@ class TakesFilters(ShowsText):
     def in_planes(self) -> Plan | None:
         return None
 
-    @property
-    def alike(self) -> tuple[Plan, ...]:
-        return ()
-
 
 class BasePlan(TakesFilters):
     """The members of a Plan that are the same for most families: there is no fallback."""

@@ -168,8 +168,6 @@ class Plan(Launched, Protocol):
         ...
 
     @property
-    def alike(self) -> tuple[Plan, ...]: ...  # of the same prediction, as rivals.py has them
-    @property
     def primary(self) -> Plan: ...  # what is tried first, of a plan that falls back; else itself
     @property
     def fallback(self) -> Plan | None: ...  # what computes again where results show a flag
@@ -219,6 +217,7 @@ class Plan(Launched, Protocol):
         self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
     ) -> None:
         """As ``launch``, with the filter transformed; ``workspace`` has ``beside`` bytes."""
+        ...
 
 
 class CheckedCorrelation(Plan, Protocol):

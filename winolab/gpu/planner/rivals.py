@@ -12,7 +12,7 @@ from winolab.gpu.planner.planner import candidates, plan, usual_limit
 from winolab.gpu.planner.ranking import NEAR, loses, loss, taken, transforms
 from winolab.gpu.planner.request import Plan, Request
 
-MOST = 8  # plans, the pick among them, beside a library's choices
+MOST = 8  # plans, the pick among them
 
 
 def rivals(request: Request, apart: bool = False, most: int = MOST) -> list[Plan]:
@@ -33,9 +33,8 @@ def rivals(request: Request, apart: bool = False, most: int = MOST) -> list[Plan
     first: dict[tuple[str, str], Plan] = {(pick.kernel, pick.precision): pick}
     for p in near:
         first.setdefault((p.kernel, p.precision), p)
-    alike = [each for p in (pick, *near) for each in p.alike]
-    found = {what(p): p for p in (*first.values(), *near[:most], *alike)}
-    return list(found.values())[: most + len(alike)]
+    found = {what(p): p for p in (*first.values(), *near)}
+    return list(found.values())[:most]
 
 
 def what(p: Plan) -> tuple[str, ...]:

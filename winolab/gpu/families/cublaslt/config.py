@@ -7,19 +7,16 @@ from dataclasses import dataclass
 from winolab.options import KernelConfig
 
 USUAL = 16 << 20  # bytes of workspace, which every filter gradient may take
-CHOICES = 6  # of the library's that a clock chooses from
 
 
 @dataclass(frozen=True)
 class Config(KernelConfig):
-    """Bytes of workspace that parts of sums may lie in, on which the library's own choices depend,
-    and which of these is taken: 0 is the one that its heuristics put first."""
+    """Bytes of workspace that parts of sums may lie in: the library's own choice depends on it."""
 
     workspace: int
-    choice: int = 0
 
     def __str__(self) -> str:
-        return f"workspace={self.workspace}" + f" choice={self.choice}" * (self.choice > 0)
+        return f"workspace={self.workspace}"
 
 
 def configs(limit: int | None) -> list[Config]:

@@ -121,6 +121,5 @@ def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Par
         int(turned_first),
         int(turned_second),
         alignment,
-        call.config.choice,
         images,
     )

@@ -9,7 +9,7 @@ from winolab.algorithm import Algorithm, Tile, direct
 from winolab.arguments.variants import CUBLASLT
 from winolab.gpu.families.axes import check_pointwise, pointwise
 from winolab.gpu.families.cublaslt import cost, launch
-from winolab.gpu.families.cublaslt.config import CHOICES, Config, configs
+from winolab.gpu.families.cublaslt.config import Config, configs
 from winolab.gpu.families.cublaslt.source import source
 from winolab.gpu.families.cublaslt.tiling import Tiling
 from winolab.gpu.machine import without_cublaslt
@@ -52,12 +52,6 @@ class CublasltPlan(Tiling, BasePlan):
         workspace took 4 to 40 times as long as without, of 1568 to 25,088 pixels (pointwise.jsonl).
         """
         return not (self.gradient and self.precision == "fp32" and self.config.workspace)
-
-    @property
-    def alike(self) -> tuple[CublasltPlan, ...]:
-        """The library's other choices: which of them is the fastest is known by a clock alone."""
-        others = (replace(self.config, choice=i) for i in range(CHOICES))
-        return tuple(replace(self, config=each) for each in others if each != self.config)
 
     @property
     def algorithm(self) -> Algorithm:
