@@ -54,8 +54,9 @@ FLOORS = (
     ("gpu.machine", "gpu.params", "gpu.codegen"),
     ("gpu.planner", "gpu.families"),
     ("gpu.cublaslt", "gpu.driver", "gpu.runtime", "gpu.warm"),
+    ("bench",),
     ("conv", "jax", "measure", "api", "torch"),
-    ("bench", "cli", "judge", "spread"),
+    ("cli", "judge", "spread"),
 )
 FRONT = ("winolab", "winolab.__main__")  # what stands on all floors
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from experiments.calibrate.gone import apart
@@ -25,6 +25,7 @@ GROUPS = ("dense", "1x1", "strided", "dilated", "grouped", "depthwise", "stem")
 # Aims of ours: of the geometric mean over a list's layers, and of all but a twentieth of them.
 MEANS, LEAST = {"fp32": 2.0, "fp16": 1.15, "bf16": 1.15}, {"fp32": 1.0, "fp16": 0.95, "bf16": 0.95}
 TF32 = 0.95  # FP32 over TF32
+PEERS = "torch", "tf32"  # of whole networks
 TURNS = 4  # slow layers of each kind that are counted before others
 # Times its prediction that a layer takes, and microseconds, from which on it says that a model or a
 # kernel is wrong: the model's spread is 0.02 to 0.25.
@@ -329,6 +330,8 @@ def whole() -> list[str]:
         where = row["step"], row["format"], row["order"], row["mode"]
         of = times.setdefault(where, {}).setdefault(f"{row['network']} of {row['batch']}", {})
         of[row["method"]] = row["ms"]
+        if row["method"] == "clock":
+            of |= {f"{who} beside": row[f"{who}_ms"] for who in PEERS if f"{who}_ms" in row}
     if not times:
         return []
     gpus = ", ".join(sorted({row["device"] for row in rows}))
@@ -336,22 +339,32 @@ def whole() -> list[str]:
         "Whole networks that `winolab.torch.convert` has put on winolab, random images, on an "
         f"{gpus}: a step's speed over the same network by PyTorch in benchmark mode, by the clock, "
         "so that what the host takes counts where it is longer. Geometric means, in brackets the "
-        "least and its network. Run again by `python -m experiments.networks.end_to_end`."
-        + EARLY
-        * any("warm" not in row for row in rows),
+        "least and its network. Run again by `python -m experiments.networks.end_to_end`, with "
+        "plans that a clock picks by `--clock`." + EARLY * any("warm" not in row for row in rows),
         "",
         "| step, format, memory order | networks | over PyTorch | over TF32 |",
         "|---|---|---|---|",
     ]
     for (step, kind, order, mode), networks in sorted(times.items()):
-        cells = []
-        for peer in ("torch", "tf32"):
-            ratios = {name: of[peer] / of["winolab"] for name, of in networks.items()
-                      if {peer, "winolab"} <= of.keys()}  # fmt: skip
-            least = min(ratios, key=ratios.__getitem__, default="")
-            cells.append(f"{mean([*ratios.values()]):.2f} ({ratios[least]:.2f}, {least})"
-                         if ratios else "")  # fmt: skip
         compiled = f", {mode}" * (mode != "eager")
-        lines.append(f"| {step}, {kind.upper()}, channels {order}{compiled} | {len(networks)} | "
-                     f"{' | '.join(cells)} |")  # fmt: skip
+        name = f"{step}, {kind.upper()}, channels {order}{compiled}"
+        lines += _over_peers(name, networks, "winolab", "{}")
+        lines += _over_peers("… plans by a clock", networks, "clock", "{} beside")
     return lines
+
+
+def _over_peers(
+    name: str, networks: dict[str, dict[str, float]], who: str, beside: str
+) -> Iterator[str]:
+    """A line of a step's speeds over PyTorch's and TF32's, where ``who`` took it; ``beside`` names
+    the peers' times of the same sittings."""
+    taken = {network: of for network, of in networks.items() if who in of}
+    if not taken:
+        return
+    cells = []
+    for peer in map(beside.format, PEERS):
+        ratios = {network: of[peer] / of[who] for network, of in taken.items() if peer in of}
+        least = min(ratios, key=ratios.__getitem__, default="")
+        cells.append(f"{mean([*ratios.values()]):.2f} ({ratios[least]:.2f}, {least})"
+                     if ratios else "")  # fmt: skip
+    yield f"| {name} | {len(taken)} | {' | '.join(cells)} |"

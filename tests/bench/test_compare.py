@@ -168,7 +168,7 @@ def test_a_reason_is_kept_up_to_what_it_asks_for(host) -> None:
     def refuse() -> None:
         raise MachineError(f"kernels are kept in {'folder/' * 40}:\nset WINOLAB_CACHE")
 
-    assert compare._failure(refuse).endswith(": set WINOLAB_CACHE")
+    assert compare.failure(refuse).endswith(": set WINOLAB_CACHE")
 
 
 def test_a_torch_that_sees_no_gpu_says_what_to_install(monkeypatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -67,6 +68,10 @@ def taking(seconds: dict[Plan, Any], monkeypatch: pytest.MonkeyPatch) -> None:
                 id = 0
                 mem_info = (1 << 37, 1 << 37)
 
+            @staticmethod
+            def get_current_stream() -> Any:
+                return SimpleNamespace(synchronize=lambda: None)
+
             class memory:
                 OutOfMemoryError = type("OutOfMemoryError", (MemoryError,), {})
 
@@ -74,7 +79,18 @@ def taking(seconds: dict[Plan, Any], monkeypatch: pytest.MonkeyPatch) -> None:
 
     def bound(p: Plan, kernels: Any, index: int) -> Callable[..., float]:
         found = seconds[p] if isinstance(seconds[p], list) else [seconds[p]]
-        return lambda *where: found.pop(0) if len(found) > 1 else found[0]
+        tried = False
+
+        def call(*where: Any) -> float:
+            nonlocal tried
+            if isinstance(found[0], Exception):
+                raise found[0]
+            if not tried:  # whether it runs
+                tried = True
+                return 0.0
+            return found.pop(0) if len(found) > 1 else found[0]
+
+        return call
 
     monkeypatch.setattr(picks, "Arrays", Arrays)
     monkeypatch.setattr(picks, "bound", bound)
@@ -117,11 +133,27 @@ def test_who_was_lucky_once_is_timed_again(clock: Any, monkeypatch: pytest.Monke
     assert dict(found.times)[OTHERS[2]] == 1.1
 
 
+def test_what_does_not_run_is_left_out(
+    clock: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fails = ValueError("no room")
+    taking(dict.fromkeys(OTHERS, 2.0) | {PICK: 1.0, OTHERS[0]: fails, OTHERS[1]: 0.5}, monkeypatch)
+    found = picks.timed(REQUEST)
+    assert found.plan == OTHERS[1]
+    assert OTHERS[0] not in dict(found.times)
+    assert f"{OTHERS[0].title} is not timed: no room" in caplog.text
+    assert picks.timed(REQUEST) == found  # as it was kept
+    assert len(clock) == 3
+    taking(dict.fromkeys(OTHERS, 2.0) | {PICK: fails}, monkeypatch)
+    alone = picks.timed(REQUEST, again=True)
+    assert alone.times == ((PICK, PICK.predicted),)
+
+
 def test_what_another_process_timed_is_of_the_same_rivals(
     clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taking(dict.fromkeys(OTHERS, 2.0) | {PICK: 1.0, OTHERS[1]: 0.5}, monkeypatch)
-    plans.keep_times(REQUEST, False, ((OTHERS[0], 0.1), (PICK, 0.2)))
+    plans.keep_times(REQUEST, False, ((OTHERS[0], 0.1), (OTHERS[1], 0.2)))
     assert picks.timed(REQUEST).plan == OTHERS[1]
     assert clock
 

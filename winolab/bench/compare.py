@@ -79,7 +79,7 @@ def compare(
     calls = {c.name: c.call(arrays, workspace.data.ptr) for c in contenders}
     if len(calls) < len(contenders):  # one would get the other's times and errors
         raise ValueError(f"contenders of the same name: {sorted(c.name for c in contenders)}")
-    failed = {name: text for name, call in calls.items() if (text := _failure(call))}
+    failed = {name: text for name, call in calls.items() if (text := failure(call))}
     contenders = [c for c in contenders if c.name not in failed]
     calls = {c.name: calls[c.name] for c in contenders}
     times = _times(contenders, calls, effort)
@@ -152,13 +152,13 @@ def fastest_of_cudnn(direction: str, problem: Problem, arrays: Arrays) -> list[C
     found, _ = _that_fit([judge for judge in named if isinstance(judge, Contender)])
     workspace = driver.cupy().empty(max((c.workspace or 0 for c in found), default=0), "uint8")
     calls = {c.name: c.call(arrays, workspace.data.ptr) for c in found}
-    calls = {name: call for name, call in calls.items() if not _failure(call)}
+    calls = {name: call for name, call in calls.items() if not failure(call)}
     times = interleave(calls, rounds=3, flush=FLUSH, warmup=0) if calls else {}
     ran = [c for c in found if c.name in times]
     return sorted(ran, key=lambda c: times[c.name].median)[:1]
 
 
-def _failure(call: Callable[[], Any]) -> str:
+def failure(call: Callable[[], Any]) -> str:
     """Why a first call fails: cuDNN's status, memory, what the machine lacks; "" where it does not.
 
     At most REASON characters: what to change stands at a text's end.

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 
-from winolab.bench.compare import SPARE, free
+from winolab.bench.compare import SPARE, failure, free
 from winolab.bench.contenders import Arrays, bound, bound_prepared
 from winolab.bench.timing import FLUSH, interleave
 from winolab.gpu import driver
@@ -42,7 +42,8 @@ def timed(request: Request, apart: bool = False, *, again: bool = False) -> Time
     """
     plans = rivals(request, apart)
     found = () if again else kept.kept_times(request, apart)
-    if {p for p, _ in found} == {*plans}:
+    of = {p for p, _ in found}
+    if plans[0] in of and of <= {*plans}:
         return Timed(request, apart, plans[0], found)
     seconds = _seconds(request, plans, apart) if len(plans) > 1 else {}
     pick = plans[0]
@@ -88,6 +89,7 @@ def _seconds(request: Request, plans: list[Plan], apart: bool) -> dict[Plan, flo
     if plans[0].out_dtype != request.dtype:
         return {}
     index = driver.cupy().cuda.Device().id
+    free()  # what PyTorch holds for later
     try:
         return _side_by_side(request, plans, apart, index)
     finally:
@@ -113,7 +115,13 @@ def _side_by_side(
     calls = {
         str(i): partial(run, arrays, workspace.data.ptr) for i, run in enumerate(runs.values())
     }
-    first = interleave(calls, rounds=FIRST, flush=FLUSH, warmup=1)
+    for name, call in [*calls.items()]:
+        if why := failure(call):
+            log.warning("%s is not timed: %s", plans[int(name)].title, why)
+            del calls[name]
+    if "0" not in calls:
+        return {}
+    first = interleave(calls, rounds=FIRST, flush=FLUSH, warmup=0)
     least = min(t.median for t in first.values())
     close = {n: c for n, c in calls.items() if n == "0" or first[n].median <= FEWER * least}
     several, many = (n if least < LONG else FEW for n in (ROUNDS, LAST))
@@ -121,7 +129,11 @@ def _side_by_side(
     behind = taken(request)
 
     def seconds() -> dict[Plan, float]:
-        return {p: times[str(i)].median + (behind(p) - p.predicted) for i, p in enumerate(plans)}
+        return {
+            p: times[str(i)].median + (behind(p) - p.predicted)
+            for i, p in enumerate(plans)
+            if str(i) in times
+        }
 
     fastest = plans.index(min(found := seconds(), key=found.__getitem__))
     if fastest:

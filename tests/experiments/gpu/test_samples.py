@@ -129,6 +129,10 @@ def test_whole_networks_say_how_many(monkeypatch) -> None:
     *_, line = samples.whole()
     end = "| forward, FP32, channels last | 1 | 1.50 (1.50, n of 32) | 0.50 (0.50, n of 32) |"
     assert line == end
+    rows["end_to_end"] += [row | {"method": "clock", "ms": 1.5, "torch_ms": 6.0, "tf32_ms": 1.2}]
+    *_, line, clock = samples.whole()
+    assert line == end
+    assert clock == "| … plans by a clock | 1 | 4.00 (4.00, n of 32) | 0.80 (0.80, n of 32) |"
     assert not any(samples.EARLY in each for each in samples.whole())
 
 

@@ -54,7 +54,7 @@ def test_rivals_keep_to_what_the_pick_keeps_to(layer: str, precision: str, direc
 def test_somewhere_there_are_many_and_of_several_kernels() -> None:
     every = [rivals(asked(v, d, p)) for v in LAYERS for d in DIRECTIONS for p in ("fp32", "fp16")]
     assert max(map(len, every)) >= MOST
-    assert sum(len({p.kernel for p in found}) > 1 for found in every) >= 20
+    assert sum(len({p.kernel for p in found}) > 1 for found in every) >= 12
     near = [candidates(asked(v, "forward", "fp16"), near=True).plans for v in LAYERS]
     assert sum(map(len, near)) > 2 * sum(len(rivals(asked(v, "forward", "fp16"))) for v in LAYERS)
 
@@ -110,6 +110,9 @@ def test_what_is_named_stays_named() -> None:
     assert rivals(replace(request, config=pick.config)) == [pick]
 
 
-def test_where_every_batch_is_to_have_the_same_bits_the_pick_is_alone() -> None:
-    request = replace(asked("32x14x14x672>128x1x1", "forward", "fp16"), batch_invariant=True)
-    assert len(rivals(request)) == 1
+@pytest.mark.parametrize("how", ["batch_invariant", "planes"])
+def test_where_another_would_not_stand_for_the_pick_it_is_alone(how: str) -> None:
+    """Bits of every batch; maps that lie channels first, which are not timed so."""
+    request = asked("32x14x14x672>128x1x1", "forward", "fp16")
+    assert len(rivals(request)) > 1
+    assert len(rivals(replace(request, **{how: True}))) == 1  # type: ignore[arg-type]

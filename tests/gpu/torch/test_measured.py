@@ -20,6 +20,8 @@ pytestmark = pytest.mark.gpu
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))
+    monkeypatch.setenv("WINOLAB_PLANS", "1")  # without which nothing is kept
+    plans._planned.cache_clear()
     monkeypatch.setattr(plans, "_preferred", {})
     yield
     free()

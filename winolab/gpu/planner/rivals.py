@@ -22,11 +22,11 @@ def rivals(request: Request, apart: bool = False, most: int = MOST) -> list[Plan
     to what the pick keeps to: the tolerance, the limit of the workspace, or where nobody states one
     the data's size or the pick's own, and of split products FP32's error or the pick's own. The
     fastest of each kernel comes first, as errors of predictions are alike within a kernel. Alone is
-    the pick of a request that names a config or wants the same bits of every batch, for whose sake
-    it was picked. Raises ValueError as ``planner.plan``.
+    the pick of a request that names a config, whose maps lie channels first, or that wants the same
+    bits of every batch, for whose sake it was picked. Raises ValueError as ``planner.plan``.
     """
     pick = plan(request, apart)
-    if request.config or request.batch_invariant:
+    if request.config or request.batch_invariant or request.planes:
         return [pick]
     seconds = taken(request)
     near = sorted(_near(request, pick, apart), key=seconds)
