@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import typer
 
 from winolab.algorithm import SCALINGS
 from winolab.cli import command as cli
@@ -54,6 +56,35 @@ def test_alone_it_says_what_there_is(winolab: Winolab) -> None:
         assert command in result.out
         assert winolab(command, "--help").code == 0
     assert winolab("--version").out == f"winolab {version('winolab')}\n"
+
+
+@pytest.mark.parametrize("module", cli.MODULES)
+def test_a_command_that_is_named_is_imported_alone(module: str) -> None:
+    made = typer.main.get_command(cli.application((module,)))
+    assert tuple(vars(made)["commands"]) == cli.MODULES[module]
+    for command in cli.MODULES[module]:
+        assert cli.asked([command, "--help"]) == cli.asked(["--unknown", command]) == (module,)
+
+
+def test_all_are_imported_where_none_is_named() -> None:
+    for arguments in ([], ["--help"], ["transform"]):
+        assert cli.asked(arguments) == tuple(cli.MODULES)
+    assert cli.asked(["--version"]) == ()
+    names = [name for has in cli.MODULES.values() for name in has]
+    assert {*vars(typer.main.get_command(cli.app))["commands"]} == {*names}
+    with pytest.raises(AttributeError, match="no attribute 'apps'"):
+        _ = cli.apps
+
+
+def test_matrices_need_no_kernels() -> None:
+    """A process that prints transforms starts without the planner and its families."""
+    code = (
+        "import sys, winolab.cli.command as c; sys.argv[1:] = ['transforms', '2', '3']\n"
+        "try: c.main()\nexcept SystemExit as stop: assert not stop.code\n"
+        "print([name for name in sys.modules if name.startswith('winolab.gpu.families')])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "[]"
 
 
 def test_transforms_in_every_format(winolab: Winolab) -> None:

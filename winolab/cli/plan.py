@@ -55,6 +55,11 @@ OURS = "winolab's own plan, which a call runs that names no algorithm"
 OF_WINRS = {"fp32": "fp32", "fp32_ffma": "fp32", "fp16": "fp16"}  # the paper's precisions
 
 
+def register(parent: typer.Typer) -> None:
+    """Add the command and its own to ``parent``."""
+    parent.add_typer(app, name="plan")
+
+
 @app.callback(invoke_without_command=True)
 def root(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
