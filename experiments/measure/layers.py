@@ -355,7 +355,7 @@ def measured(
     if clock:
         found = by_clock(common, unnamed(direction, problem, group))
         rivals, methods = len(found.times), {found.plan: "clock"} | methods
-        mine = {**mine, **({} if found.plan in mine else {found.plan: False})}  # the pick first
+        mine = {**mine, found.plan: mine.get(found.plan, False)}  # the pick first
     arrays = Arrays(direction, problem, group)
     arrays.fill(-1, 1)
     contenders = [*ours(mine)]

@@ -72,9 +72,6 @@ def taking(seconds: dict[Plan, Any], monkeypatch: pytest.MonkeyPatch) -> None:
             def get_current_stream() -> Any:
                 return SimpleNamespace(synchronize=lambda: None)
 
-            class memory:
-                OutOfMemoryError = type("OutOfMemoryError", (MemoryError,), {})
-
         empty = staticmethod(lambda size, dtype: Memory())
 
     def bound(p: Plan, kernels: Any, index: int) -> Callable[..., float]:

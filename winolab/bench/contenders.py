@@ -24,6 +24,7 @@ from winolab.gpu.planner.planner import candidates as choices
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.ranking import AS_EXACT, loses, loss
 from winolab.gpu.planner.request import Plan, Request
+from winolab.gpu.planner.rivals import what
 from winolab.gpu.runtime.call import kernels_of
 from winolab.gpu.runtime.replay import Recording, address_of
 from winolab.problem import shapes
@@ -218,8 +219,7 @@ def ours(plans: Mapping[Plan, bool], index: int = 0, prepared: bool = False) -> 
 
 def _name(p: Plan) -> str:
     """No other plan's that launches other kernels, or these on other segments and chunks."""
-    what = f"{p.kernel} {p.precision} {p.points} {p.config}"
-    return f"winolab {what} {p.workspace} B"
+    return f"winolab {' '.join(what(p))} B"
 
 
 def _ours(chosen: Plan, preferred: bool, index: int, prepared: bool = False) -> Contender:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 
-from winolab.bench.compare import SPARE, failure, free
+from winolab.arguments.arrays import PRECISION_OF_DTYPE
+from winolab.bench.compare import LONG, SPARE, failure, free
 from winolab.bench.contenders import Arrays, bound, bound_prepared
 from winolab.bench.timing import FLUSH, interleave
 from winolab.gpu import driver
@@ -22,16 +23,15 @@ from winolab.gpu.runtime.call import kernels_of
 from winolab.gpu.warm import Timed, compile_all, plans_units
 
 log = logging.getLogger("winolab.gpu")
-GROUPS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 # Rounds of all rivals; of those that are within FEWER of the fastest then; and of the pick and the
 # fastest alone, whose time is a lucky one among several. Of calls of LONG seconds and more FEW are
-# enough (compare.LONG).
-FIRST, ROUNDS, LAST, FEWER = 3, 11, 31, 1.1
-LONG, FEW = 1e-3, 5
+# enough.
+FIRST, ROUNDS, LAST, FEW, FEWER = 3, 11, 31, 5, 1.1
 # Times the pick's seconds that another takes at most to be taken in its place. With 0.99 and no
 # last rounds 133 of 295 calls on an H200 took another, and 46 of these lost when timed once more
 # (docs/notes/136).
 SURE = 0.97
+_rivals = lru_cache(maxsize=4096)(rivals)  # asked for when kernels are compiled, and when timed
 
 
 def timed(request: Request, apart: bool = False, *, again: bool = False) -> Timed:
@@ -40,7 +40,7 @@ def timed(request: Request, apart: bool = False, *, again: bool = False) -> Time
 
     Raises ValueError as the planner, MemoryError where the arrays do not fit in device memory.
     """
-    plans = rivals(request, apart)
+    plans = _rivals(request, apart)
     found = () if again else kept.kept_times(request, apart)
     of = {p for p, _ in found}
     if plans[0] in of and of <= {*plans}:
@@ -68,7 +68,7 @@ def prefer(
     behind each request.
     """
     requests = list(asked)
-    plans = (p for request, apart in requests for p in rivals(request, apart))
+    plans = (p for request, apart in requests for p in _rivals(request, apart))
     compile_all((unit for p in plans for unit in plans_units(p)), workers)
     found: list[Timed] = []
     for request, apart in requests:
@@ -100,21 +100,16 @@ def _side_by_side(
     request: Request, plans: list[Plan], apart: bool, index: int
 ) -> dict[Plan, float]:
     cp = driver.cupy()
-    group = GROUPS[request.dtype]
+    group = PRECISION_OF_DTYPE[request.dtype]
     driver.make_current(index)
-    try:
-        arrays = Arrays(request.direction, request.problem, group, ("NHWC",))
-        arrays.fill(-1, 1)
-        spare = cp.cuda.Device().mem_info[0] - FLUSH - SPARE
-        plans = [plans[0], *(p for p in plans[1:] if p.workspace + p.prepared_size <= spare)]
-        workspace = cp.empty(max(1, *(p.workspace for p in plans)), "uint8")
-    except cp.cuda.memory.OutOfMemoryError as error:
-        raise MemoryError(f"device memory lacks for it: {error}") from error
+    arrays = Arrays(request.direction, request.problem, group, ("NHWC",))
+    arrays.fill(-1, 1)
+    spare = cp.cuda.Device().mem_info[0] - FLUSH - SPARE
+    plans = [plans[0], *(p for p in plans[1:] if p.workspace + p.prepared_size <= spare)]
+    workspace = cp.empty(max(1, *(p.workspace for p in plans)), "uint8")
     how = bound_prepared if apart else bound
-    runs = {p: how(p, cache(partial(kernels_of, p, index)), index) for p in plans}
-    calls = {
-        str(i): partial(run, arrays, workspace.data.ptr) for i, run in enumerate(runs.values())
-    }
+    runs = [how(p, cache(partial(kernels_of, p, index)), index) for p in plans]
+    calls = {str(i): partial(run, arrays, workspace.data.ptr) for i, run in enumerate(runs)}
     for name, call in [*calls.items()]:
         if why := failure(call):
             log.warning("%s is not timed: %s", plans[int(name)].title, why)

@@ -56,14 +56,9 @@ class Timed(ShowsText):
         return self.times[0][0]
 
     @property
-    def of_pick(self) -> tuple[Plan, float]:
-        """The pick and its seconds."""
-        return next(each for each in self.times if each[0] == self.pick)
-
-    @property
     def gain(self) -> float:
         """The pick's seconds over those of what is to be taken."""
-        return self.of_pick[1] / self.times[0][1]
+        return dict(self.times)[self.pick] / self.times[0][1]
 
     def to_dict(self) -> dict[str, Any]:
         """Plans and seconds as JSON has them."""

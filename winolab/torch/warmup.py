@@ -97,7 +97,7 @@ def warmup(
     gpu = stated_gpu(device) or gpu_of(model)
     if gpu is None:
         raise ValueError("the model is on the CPU, which compiles nothing; name a GPU by device")
-    if measure and (device or not gpu_of(model)):
+    if measure and device:
         raise ValueError("what is measured runs: move the model to the GPU, and name no device")
     if measure:
         _forget(model)  # calls that were made before, which ask nothing

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from winolab.algorithm import Direct
-from winolab.arguments.tolerance import USUAL_TOLERANCE
+from winolab.arguments.tolerance import USUAL_TOLERANCE, Tolerance
 from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.planner.accuracy import incurred, within
 from winolab.gpu.planner.correlation import TRANSFORMS
@@ -119,6 +119,18 @@ def _offered(request: Request, near: bool = False) -> tuple[list[Plan], list[str
     return found, reasons
 
 
+def size(p: Plan, apart: bool) -> int:
+    """Bytes that a limit counts: ``apart``, a filter that is kept and what calls take beside it."""
+    return p.prepared_size + p.beside if apart else p.workspace
+
+
+def usual_tolerance(request: Request) -> Tolerance | None:
+    """The tolerance, if it asks for no less than what nobody asks for may err; else None."""
+    limited = request.tolerance
+    usual = limited and limited.relative and limited.most <= USUAL_TOLERANCE.most
+    return limited if usual else None
+
+
 def usual_limit(request: Request) -> int:
     """Bytes of workspace that a filter gradient takes where nobody says how many it may."""
     return max(USUAL_LEAST, int(USUAL_SHARE[request.dtype] * request.data_size))
@@ -151,8 +163,7 @@ def plan(request: Request, apart: bool = False) -> Plan:
     """
     if request.batch_invariant:
         return of_any_batch(request, plan, candidates)
-    limited = request.tolerance
-    if limited and limited.relative and limited.most <= USUAL_TOLERANCE.most:
+    if limited := usual_tolerance(request):
         # few plans are looked at where the usual one keeps to it
         usual = plan(replace(request, tolerance=None), apart)
         if incurred(limited.kind, usual) <= limited.most:
@@ -179,15 +190,13 @@ def plan(request: Request, apart: bool = False) -> Plan:
     if request.direction == "backward_filter" and not request.named:
         return _frugal(request, found[0])
 
-    def size(p: Plan) -> int:  # with a filter that is kept, and what calls take beside it
-        return p.prepared_size + p.beside if apart else p.workspace
-
     for p in found:
-        if limit is None or size(p) <= limit:
+        if limit is None or size(p, apart) <= limit:
             return p
-    least = min(found, key=size)
+    least = min(found, key=lambda p: size(p, apart))
+    needed = size(least, apart)
     raise OverLimit(
-        f"no plan stays within a workspace of {limit} B; the smallest needs {size(least)} B, "
+        f"no plan stays within a workspace of {limit} B; the smallest needs {needed} B, "
         f"{least.kernel} in {least.precision}, {least.config}: raise the limit",
-        size(least),
+        needed,
     )

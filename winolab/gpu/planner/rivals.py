@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from winolab.arguments.tolerance import USUAL_TOLERANCE
 from winolab.gpu.planner.accuracy import incurred
 from winolab.gpu.planner.correlation import CORRELATIONS
-from winolab.gpu.planner.planner import candidates, plan, usual_limit
+from winolab.gpu.planner.planner import (
+    candidates,
+    plan,
+    size,
+    usual_limit,
+    usual_tolerance,
+)
 from winolab.gpu.planner.ranking import NEAR, loses, loss, taken, transforms
 from winolab.gpu.planner.request import Plan, Request
 
@@ -43,8 +48,7 @@ def what(p: Plan) -> tuple[str, ...]:
 
 
 def _near(request: Request, pick: Plan, apart: bool) -> list[Plan]:
-    tolerance = request.tolerance
-    usual = tolerance and tolerance.relative and tolerance.most <= USUAL_TOLERANCE.most
+    usual = usual_tolerance(request)
     asked = replace(request, tolerance=None) if usual else request
     seconds = taken(request)
     late = NEAR * seconds(pick)
@@ -62,7 +66,7 @@ def _near(request: Request, pick: Plan, apart: bool) -> list[Plan]:
         splits = p.direction in CORRELATIONS and p.precision == "fp32_split"
         if splits and (loses(p) or loss(p) > lost):
             return False
-        return not usual or not tolerance or incurred(tolerance.kind, p) <= tolerance.most
+        return not usual or incurred(usual.kind, p) <= usual.most
 
     return [p for p in candidates(asked, near=True).plans if serves(p)]
 
@@ -71,7 +75,7 @@ def _fits(request: Request, pick: Plan, apart: bool) -> Callable[[Plan], bool]:
     """Whether a plan's workspace is no larger than one that the planner takes."""
     limit = request.workspace_limit
     if limit is not None:
-        return lambda p: (p.prepared_size + p.beside if apart else p.workspace) <= limit
+        return lambda p: size(p, apart) <= limit
     if request.direction == "backward_filter":
         gradient = max(usual_limit(request), pick.workspace)
         return lambda p: p.workspace <= gradient
