@@ -40,6 +40,7 @@ from winolab.gpu.families.skinny import cost as skinny
 from winolab.gpu.families.thin import cost as thin
 from winolab.gpu.families.wgrad_direct import cost as wgrad_direct
 from winolab.gpu.families.wgrad_ffma import cost as wgrad_ffma
+from winolab.gpu.families.wgrad_grouped import cost as wgrad_grouped
 from winolab.gpu.families.wgrad_im2col import cost as wgrad_im2col
 from winolab.gpu.families.wgrad_mma import cost as wgrad_mma
 from winolab.gpu.families.wgrad_thin import cost as wgrad_thin
@@ -74,6 +75,7 @@ PREDICTED: dict[str, tuple[str, Predict]] = {
     "PatchesPlan": ("patches", patches.seconds),
     "SkinnyPlan": ("skinny", skinny.seconds),
     "ThinPlan": ("thin", thin.seconds),
+    "WgradGroupedPlan": ("wgrad_grouped", wgrad_grouped.seconds),
     "WgradThinPlan": ("wgrad_thin", wgrad_thin.seconds),
     "DepthwisePlan": ("depthwise", depthwise.seconds),
 }
@@ -175,7 +177,7 @@ def _sections(row: Timed) -> tuple[str, ...]:
         "thin": ("thin", "wgrad_thin"),
         "depthwise": ("depthwise",),
         "implicit GEMM": ("implicit_gemm", WGMMA),
-        "grouped": ("grouped",),
+        "grouped": ("grouped", "wgrad_grouped"),
     }
     if row.kernel in known:
         return known[row.kernel]

@@ -31,6 +31,7 @@ from winolab.gpu.families.skinny import plan as skinny
 from winolab.gpu.families.wgrad import REDUCE_THREADS, parts_of
 from winolab.gpu.families.wgrad_direct.chunks import Cost, blocks_of_row, ways
 from winolab.gpu.families.wgrad_direct.plan import WgradColumnsPlan
+from winolab.gpu.families.wgrad_grouped.plan import WgradGroupedPlan
 from winolab.gpu.families.wgrad_mma import config as fused
 from winolab.gpu.families.wgrad_mma.plan import WgradMmaPlan, flat_plans
 from winolab.gpu.families.wgrad_mma.tiling import first
@@ -192,7 +193,7 @@ def _flat(p: WgradMmaPlan, row: Timed) -> WgradMmaPlan:
     return replace(p, segments=segments, workspace=row.workspace or 0)
 
 
-def _shared(p: WgradThinPlan, row: Timed) -> WgradThinPlan:
+def _shared(p: WgradThinPlan | WgradGroupedPlan, row: Timed) -> WgradThinPlan | WgradGroupedPlan:
     """The plan with as many shares of the sum as take a row's workspace."""
     return replace(p, shares=max(1, (row.workspace or 0) // (4 * p.gradient.weights)))
 
@@ -202,6 +203,7 @@ _CUT: dict[type, Callable[[Any, Timed], Any]] = {
     ImplicitGemmPlan: _segmented,
     WgradMmaPlan: _flat,
     WgradThinPlan: _shared,
+    WgradGroupedPlan: _shared,
 }
 
 

@@ -172,7 +172,8 @@ class Mold:
         if self.family == "gamma_ffma" and rng.random() < 0.4:  # whole blocks
             out_channels = rng.choice([64, 64, 128])
         thin = self.family in ("patches", "thin", "wgrad_thin")
-        grouped = self.family == "grouped" or (self.family == "implicit_gemm" and groups > 1)
+        grouped = self.family in ("grouped", "wgrad_grouped")
+        grouped |= self.family == "implicit_gemm" and groups > 1
         if thin or grouped:
             groups, channels, out_channels = few(rng, thin=thin)
         elif direction == "backward_data":

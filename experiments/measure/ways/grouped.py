@@ -1,18 +1,19 @@
-"""On a GPU: grouped layers of few channels a group, by every block shape of the kernel for them and
-by the implicit GEMM, beside PyTorch.
+"""On a GPU: grouped layers of few channels a group, by every block shape of the kernels for them
+and by the fastest other one, beside PyTorch.
 
-``python -m experiments.measure.ways.grouped [--seconds S] [--direction D] [--precision P]`` takes
+``python -m experiments.measure.ways.grouped [--seconds S] [--directions D] [--precisions P]`` takes
 ResNeXt-50's grouped layers, of one image and of 32, and layers of 8, 16 and 32 channels a group:
-all plans of the family ``grouped`` and the implicit GEMM's fastest by prediction, interleaved with
-PyTorch in both memory orders and with a copy, a cold L2 cache before each. Rows are as of
-``experiments.measure.layers``, in experiments/results/grouped_products.jsonl, in the place of those
-of the same case. ``--summary`` shows, without a GPU, what rows say.
+all plans of the families ``grouped`` and ``wgrad_grouped`` and the fastest other one by prediction,
+interleaved with PyTorch in both memory orders and with a copy, a cold L2 cache before each. Rows
+are as of ``experiments.measure.layers``, in experiments/results/grouped_products.jsonl, in the
+place of those of the same case. ``--summary`` shows, without a GPU, what rows say.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from itertools import product
 from typing import Annotated
 
 import typer
@@ -25,9 +26,8 @@ from winolab.bench.contenders import unnamed
 from winolab.cli import bench
 from winolab.device import Device
 from winolab.gpu import driver
-from winolab.gpu.families.grouped import plan as grouped
-from winolab.gpu.families.implicit_gemm import plan as implicit_gemm
-from winolab.gpu.planner.request import Plan
+from winolab.gpu.planner.planner import candidates
+from winolab.gpu.planner.request import DIRECTIONS, Plan
 
 RESULTS = ROOT / "experiments" / "results" / "grouped_products.jsonl"
 # Sizes, channels and strides of ResNeXt-50's; groups of the layers of more channels a group.
@@ -36,6 +36,7 @@ RESNEXT = (
     (56, 256, 2), (28, 512, 2), (14, 1024, 2),
 )  # fmt: skip
 WIDE = (16, 8, 4)
+OWN = "grouped"  # what kernels of both families are called
 
 
 def layers() -> Iterator[Layer]:
@@ -49,9 +50,10 @@ def layers() -> Iterator[Layer]:
 
 def plans(layer: Layer, direction: str, precision: str, device: Device) -> dict[Plan, bool]:
     """What is measured of a case, and which is the family's fastest by prediction, that first."""
-    request = unnamed(direction, layer.problem, precision, device)
-    own = sorted(grouped.plans(request), key=lambda p: p.predicted)
-    other = min(implicit_gemm.plans(request), key=lambda p: p.predicted)
+    every = candidates(unnamed(direction, layer.problem, precision, device)).plans
+    ranked = sorted(every, key=lambda p: p.predicted)
+    own = [p for p in ranked if p.kernel == OWN]
+    other = next(p for p in ranked if p.kernel != OWN)
     return {p: p is own[0] for p in (*own, other)}
 
 
@@ -59,19 +61,20 @@ def summarized(rows: Iterable[Row]) -> Iterator[str]:
     """Each case's times in microseconds."""
     for case, mine in by_case(rows).items():
         torch = min(row["us"] for row in mine if row["method"] == "torch")
-        gemm = next(row["us"] for row in mine if row.get("kernel") == "implicit GEMM")
-        own = [row for row in mine if row.get("kernel") == "grouped"]
+        own = [row for row in mine if row.get("kernel") == OWN]
+        other = next(r for r in mine if r["method"] == "winolab" and r["kernel"] != OWN)
         best, first = min(own, key=lambda row: row["us"]), next(r for r in own if r["chosen"])
         yield (
-            f"{' '.join(case)}: PyTorch {torch}, implicit GEMM {gemm}, picked {first['us']} "
-            f"(predicted {first['predicted_us']}), best {best['us']} by {best['plan']}"
+            f"{' '.join(case)}: PyTorch {torch}, {other['kernel']} {other['us']}, "
+            f"picked {first['us']} (predicted {first['predicted_us']}), best {best['us']} "
+            f"by {best['plan']}"
         )
 
 
 def main(
     seconds: Annotated[float, typer.Option(help="Time that all of it may take.")] = 60,
-    direction: Annotated[str, typer.Option(help="forward or backward_data.")] = "forward",
-    precision: Annotated[str, typer.Option(help="fp16 or bf16.")] = "fp16",
+    directions: Annotated[str, typer.Option(help="With commas.")] = ",".join(DIRECTIONS),
+    precisions: Annotated[str, typer.Option(help="With commas.")] = "fp16",
     summary: Annotated[bool, typer.Option("--summary", help="Show what rows say, stop.")] = False,
 ) -> None:
     """Measure what time allows."""
@@ -79,8 +82,9 @@ def main(
     if not summary:
         bench.ready()
         device = driver.device(0)
-        cases = [(v, direction, precision) for v in layers()]
-        rows = added(RESULTS, timed([(case, plans(*case, device)) for case in cases], end))
+        asked = product(layers(), directions.split(","), precisions.split(","))
+        todo = [(case, plans(*case, device)) for case in asked]
+        rows = added(RESULTS, timed(todo, end))
     print("\n".join(summarized(rows)))
 
 

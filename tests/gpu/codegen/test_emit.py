@@ -68,6 +68,7 @@ ROOTS = {
     "wgrad_direct/split": {},
     "wgrad_im2col/kernel": {},
     "wgrad_ffma/kernel": {"SEGMENTS_FILE": "flat.cuh"},
+    "wgrad_grouped/kernel": {},
     "wgrad_thin/kernel": {},
     "wgrad_mma/kernel": {"SEGMENTS_FILE": "flat.cuh", "PRODUCE_FILE": "produce.cuh"},
     "wgrad_winograd/kernel": {"PRODUCTS_FILE": "products_mma.cuh", "SUMS_FILE": "sums.cuh"},

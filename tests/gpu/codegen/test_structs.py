@@ -34,6 +34,7 @@ from winolab.gpu.families.thin import launch as thin
 from winolab.gpu.families.wgrad_direct import chunks
 from winolab.gpu.families.wgrad_direct import config as wgrad_direct_config
 from winolab.gpu.families.wgrad_direct import launch as wgrad_direct
+from winolab.gpu.families.wgrad_grouped import launch as wgrad_grouped
 from winolab.gpu.families.wgrad_im2col import launch as wgrad_im2col
 from winolab.gpu.families.wgrad_thin import launch as wgrad_thin
 from winolab.gpu.families.wgrad_winograd import launch as wgrad_winograd
@@ -111,6 +112,16 @@ STRUCTS = {
         "thin/positions",
         [thin.PARAMS, *3 * [AXIS]],
         [("DirectAxis", "axes")],
+    ),
+    "wgrad grouped": (
+        "WgradGroupedParams",
+        "wgrad_grouped/tiles",
+        [wgrad_grouped.PARAMS, *2 * [wgrad_grouped.ROWS], *3 * [wgrad_grouped.AXIS]],
+        [
+            ("Quotient", "quotient"),
+            ("WgradGroupedRows", "wgrad_grouped/tiles"),
+            ("WgradGroupedAxis", "wgrad_grouped/tiles"),
+        ],
     ),
     "wgrad thin": (
         "WgradThinParams",
@@ -225,6 +236,7 @@ INNER = {
     "FoldParams": "^(depth|height|width|by_[a-z]+)_",
     "StackParams": "^(depth|height|width|by_[a-z]+)_",
     "TransformParams": "^(x|dy)_",
+    "WgradGroupedParams": "^(by_[a-z]+)_",
     "WgradThinParams": "^(depths|rows|columns)_",
     "PositionsParams": "^(of_width|of_height|of_depth|by_blocks_m)_",
     "PatchParams": "^(by_(?:row|lines|columns|rows|levels|pairs|taps))_",
@@ -317,72 +329,6 @@ def test_every_struct_of_parameters_is_checked() -> None:
     for file in emit.ROOT.rglob("*.cuh"):
         declared |= set(re.findall(r"^struct (\w*Params)\b", file.read_text(), re.M))
     assert declared == {struct for struct, *_ in STRUCTS.values()} | {"ScanParams"}  # of two scans
-
-
-# Types of several files of which a source includes one: a policy, by the files that have it.
-ALTERNATIVES = {
-    # The shared kernels' are scales from data or fixed ones; a gradient's segments as runs of
-    # positions or as boxes.
-    ("fixed_scale", "scale"): {"Row", "ChannelFactors", "BlockFactors", "Factors"},
-    ("accuracy_check", "fixed_scale"): {"AccuracyCheck"},
-    ("boxes", "flat"): {"Params", "WorkTile", "Units"},
-    # A family's kernel names the others by macro or by a constant: how x comes, what is wgmma's A,
-    # who finishes outputs; with scales or without; from memory or stages.
-    ("gamma_wgmma/fetch_boxes", "gamma_wgmma/fetch_elements"): {"Fetch", "Raw"},
-    ("gamma_wgmma/filters_registers", "gamma_wgmma/filters_shared"): {"FilterRing", "Products"},
-    ("gamma_wgmma/outputs_fours", "gamma_wgmma/outputs_pairs"): {"Outputs"},
-    ("gamma_wgmma/finish_exchange", "gamma_wgmma/finish_tensor"): {"Staging", "Delivered"},
-    ("nested/rows_fixed", "nested/rows_scaled"): {"TileOutputs"},
-    ("depthwise/rows", "depthwise/staged_rows"): {"Walk"},
-    ("wgrad_winograd/products_mma", "wgrad_winograd/products_wgmma"): {"GemmShared"},
-    ("wgrad_winograd/sums", "wgrad_winograd/sums_fp64"): {"SegmentSum"},
-    ("wgrad_direct/column_stages", "wgrad_direct/split_stage"): {"Finished", "SumParams"},
-}
-# Types of numbers, which a source has one of each: what its arrays hold, by its constants.
-NUMBERS = {"Element", "Out", "Output"}
-# A struct or union and its body, functions' own too; an alias that belongs to no struct.
-NAMED = re.compile(
-    r"^ *(?:struct|union|enum|class) (?:\w+\(.*\) )?(\w+)[^;\n]*\{"
-    r"|^using (\w+) =|^typedef [^;\n]*?\b(\w+)(?:\[\w+\])*;",
-    re.M,
-)
-
-
-def named(text: str) -> set[str]:
-    """Names of types that a kernel file defines."""
-    return {name for found in NAMED.findall(text) for name in found if name}
-
-
-def test_what_names_types() -> None:
-    text = """
-struct A;
-struct alignas(4 * sizeof(Element)) B : A {
-  struct Inner { int i; };
-  using type = int;
-};
-union U {
-typedef float Sums[MT][NT][4];
-using Either2 = Either<A, B>::type;
-template <>
-struct Words<2> {
-  const struct B& b;
-"""
-    assert named(text) == {"B", "Inner", "U", "Sums", "Either2", "Words"}
-
-
-def test_a_type_s_name_belongs_to_one_file() -> None:
-    """Several files have it only as alternatives with one interface, or as a type of numbers."""
-    files: dict[str, list[str]] = {}
-    for file in sorted(emit.ROOT.rglob("*.cuh")):
-        for name in named(file.read_text()):
-            where = file.stem if file.parent == emit.SHARED else f"{file.parent.name}/{file.stem}"
-            files.setdefault(name, []).append(where)
-    several = {name: tuple(found) for name, found in files.items() if len(found) > 1}
-    assert several.keys() >= NUMBERS
-    found: dict[tuple[str, ...], set[str]] = {}
-    for name in several.keys() - NUMBERS:
-        found.setdefault(several[name], set()).add(name)
-    assert found == ALTERNATIVES
 
 
 def test_no_struct_is_written_out_in_python_but_cublaslts() -> None:

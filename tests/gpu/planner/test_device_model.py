@@ -23,7 +23,12 @@ SECTIONS = tomllib.loads(text())
 SHARED = ("device", "overlap", "gamma")  # what several families have
 # Fractions of a cost.py that are no constants of a device: shares of the blocks that a GPU holds,
 # which are tried, and TF32's rate.
-FRACTIONS = {"depthwise": {0.25, 0.5}, "wgrad_thin": {0.25, 0.5}, "implicit_gemm": {0.5}}
+FRACTIONS = {
+    "depthwise": {0.25, 0.5},
+    "implicit_gemm": {0.5},
+    "wgrad_grouped": {0.125, 0.25, 0.5},
+    "wgrad_thin": {0.25, 0.5},
+}
 ENTRIES = [
     (section, name) for section, entries in SECTIONS.items()
     for name, entry in entries.items() if isinstance(entry, dict)

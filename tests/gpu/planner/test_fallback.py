@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -91,6 +92,13 @@ def _errors(got: np.ndarray, exact: np.ndarray | int, axis: int) -> np.ndarray:
     """Root mean squares along all other axes."""
     other = tuple(i for i in range(got.ndim) if i != axis)
     return np.sqrt(np.mean((got - exact) ** 2, axis=other))
+
+
+def _steps(x: np.ndarray, dy: np.ndarray) -> float:
+    """Root mean square of what sums of products of low parts lose, which have steps of 2⁻¹³⁶ where
+    numbers are small: of as many errors as there are positions, each times the other operand."""
+    sizes = (np.where(np.isfinite(v), v, 0).astype(float) for v in (x, dy))
+    return 2.0**-136 * math.sqrt(dy[..., 0].size) * sum(np.sqrt(np.mean(v**2)) for v in sizes)
 
 
 NESTED = "winograd:4x4:3x3"
@@ -253,7 +261,8 @@ def test_every_launch_behind_the_first_begins_early() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("direction", ["forward", "backward_data", "backward_filter"])
 def test_calls_on_a_device_lose_nothing(direction: str) -> None:
-    """As above, by the public calls: an error as FFMA's, or that of products of 22 bits."""
+    """As above, by the public calls: an error as FFMA's, or that of products of 22 bits. Filter
+    gradients by TF32 parts, which nobody checks, err by their least step, too."""
     cupy = driver.cupy()
     problem = Problem.of((4, 29, 31, 64), (68, 3, 3, 64), padding=1)
     call, first, second, shape = {
@@ -288,10 +297,11 @@ def test_calls_on_a_device_lose_nothing(direction: str) -> None:
         kept = np.isfinite(exact) & np.isfinite(ffma)
         assert kept.any()
         got, ffma, exact = (np.where(kept, v, 0) for v in (got, ffma, exact))
+        steps = _steps(a, b) if direction == "backward_filter" else 0.0
         for axis in (0, -1):
             own, of_ffma = (_errors(v, exact, axis) for v in (got, ffma))
             limit = np.maximum(of_ffma, FLOOR * _errors(exact, 0, axis))
-            assert (own <= 1.5 * limit).all(), name
+            assert (own <= 1.5 * (limit + steps)).all(), name
 
 
 @pytest.mark.gpu

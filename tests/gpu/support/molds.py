@@ -30,6 +30,7 @@ MOLDS = {
     "implicit_gemm": 9,
     "grouped": 4,
     "wgrad_thin": 4,
+    "wgrad_grouped": 6,
     "wgrad_ffma": 2,
     "wgrad_mma": 3,
     "wgrad_winograd": 2,
@@ -92,8 +93,8 @@ def algorithms(family: str, precision: str) -> list[str]:
         return [*texts, *(MORE_OMEGAS if family in ("wgrad_ffma", "wgrad_winograd") else ())]
     if family == "cublaslt":
         return ["direct;variant=cublaslt"]
-    others = "depthwise", "im2col", "implicit_gemm", "grouped", "patches", "thin", "wgrad_thin"
-    if family.startswith(("direct", "skinny", *others)):
+    others = "depthwise", "im2col", "implicit_gemm", "grouped", "patches", "thin"
+    if family.startswith(("direct", "skinny", "wgrad_grouped", "wgrad_thin", *others)):
         return ["direct"]
     if family == "fused2d":
         return ["winograd:2x2:3x3"]
@@ -126,8 +127,9 @@ def known_taps(family: str, seed: str) -> list[int]:
 def steps_of(family: str, seed: str, ndim: int) -> tuple[list[int], list[int]]:
     """Their strides and dilations, and those of many direct kernels; others have none."""
     rng = Random(f"{seed} steps")
-    others = "depthwise", "implicit_gemm", "grouped", "patches", "thin", "wgrad_thin"
-    has = family in (*others, "wgrad_im2col", "wgrad_im2col.split")
+    others = "depthwise", "implicit_gemm", "grouped", "patches", "thin"
+    gradients = (f"wgrad_{name}" for name in ("grouped", "thin", "im2col", "im2col.split"))
+    has = family in (*others, *gradients)
     has = has or (family.startswith("direct") and rng.random() < 0.5)
     steps = [rng.choice([1, 1, 2, 3]) if has else 1 for _ in range(2 * ndim)]
     if family == "direct.ffma":  # strides or dilation alone

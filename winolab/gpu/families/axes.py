@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -191,3 +192,14 @@ def check_vectors(
         )
     if not request.aligned:
         raise ValueError(f"{what} need pixels that lie 16-byte aligned: copy the arrays{otherwise}")
+
+
+def patch_shapes(height: int, width: int, outputs: int) -> Iterator[tuple[int, int]]:
+    """Rows and columns of patches of about so many of a map's outputs, none much larger than
+    others."""
+    for columns in (8, 16, 32, 64, 128, 256):
+        wide = -(-width // -(-width // columns))
+        high = min(height, max(1, outputs // wide))
+        rows = -(-height // -(-height // high))
+        if wide <= outputs:
+            yield rows, wide

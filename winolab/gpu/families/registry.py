@@ -25,6 +25,7 @@ from winolab.gpu.families.skinny import plan as skinny
 from winolab.gpu.families.thin import plan as thin
 from winolab.gpu.families.wgrad_direct import plan as wgrad_direct
 from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
+from winolab.gpu.families.wgrad_grouped import plan as wgrad_grouped
 from winolab.gpu.families.wgrad_im2col import plan as wgrad_im2col
 from winolab.gpu.families.wgrad_mma import plan as wgrad_mma
 from winolab.gpu.families.wgrad_thin import plan as wgrad_thin
@@ -160,6 +161,13 @@ FAMILIES = (
     ),
     Family("patches", patches.plans, patches.Config, CORRELATIONS, SIXTEEN_BITS),
     Family("wgrad_thin", wgrad_thin.plans, wgrad_thin.Config, GRADIENT, ("fp32", *SIXTEEN_BITS)),
+    Family(
+        "wgrad_grouped",
+        wgrad_grouped.plans,
+        wgrad_grouped.Config,
+        GRADIENT,
+        ("fp32_split", *SIXTEEN_BITS),
+    ),
     Family("wgrad_ffma", wgrad_ffma.plans, wgrad_ffma.Config, GRADIENT, ("fp32",)),
     Family(
         "wgrad_mma",

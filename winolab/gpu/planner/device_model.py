@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Walked,
         WgradDirect,
         WgradFfma,
+        WgradGrouped,
         WgradMma,
         WgradThin,
         WgradWinograd,
@@ -76,6 +77,7 @@ class DeviceModel:
     grouped: Grouped
     skinny: Skinny
     patches: Patches
+    wgrad_grouped: WgradGrouped
     wgrad_thin: WgradThin
     cublaslt: Cublaslt
 

@@ -149,6 +149,7 @@ class ImplicitGemm:
     step: float
     work_tile: float
     gather: float
+    merged: float
 
 
 @dataclass(frozen=True)
@@ -281,6 +282,15 @@ class Grouped(Threaded):
     """Grouped layers of few channels a group (families/grouped/cost.py)."""
 
     filled: float
+    shared: float
+    tile: float
+    step: float
+
+
+@dataclass(frozen=True)
+class WgradGrouped(Threaded):
+    """Their filter gradients (families/wgrad_grouped/cost.py)."""
+
     shared: float
     tile: float
     step: float

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from winolab.gpu.families.axes import axes
+from winolab.gpu.families.axes import axes, patch_shapes
 from winolab.gpu.params import LINE
 from winolab.gpu.planner.correlation import Correlation
 from winolab.options import KernelConfig
@@ -98,17 +98,6 @@ class Config(KernelConfig):
         return warps and exchanged and self.kept_registers(c, found) <= room
 
 
-def shapes(height: int, width: int, outputs: int) -> Iterator[tuple[int, int]]:
-    """Rows and columns of patches of about so many of a map's outputs, none much larger than
-    others."""
-    for columns in (8, 16, 32, 64, 128, 256):
-        wide = -(-width // -(-width // columns))
-        high = min(height, max(1, outputs // wide))
-        rows = -(-height // -(-height // high))
-        if wide <= outputs:
-            yield rows, wide
-
-
 def patches(c: Correlation) -> list[tuple[int, int]]:
     """Rows and columns of work tiles: of each size those that need the fewest products, then the
     fewest pixels of x."""
@@ -123,7 +112,7 @@ def patches(c: Correlation) -> list[tuple[int, int]]:
                  for n, s, a in zip(shape, steps, (along_h, along_w), strict=True))  # fmt: skip
         return count * -(-rows * columns // ROWS), count * math.prod(spans)
 
-    return [*dict.fromkeys(min(shapes(height, width, n), key=worth) for n in PATCHES)]
+    return [*dict.fromkeys(min(patch_shapes(height, width, n), key=worth) for n in PATCHES)]
 
 
 def configs(c: Correlation, found: Bundle) -> Iterator[Config]:

@@ -129,6 +129,8 @@ def _segments_seconds(plan: Tiling, model: DeviceModel) -> float:
     """Seconds of a gradient, or of a correlation whose sum is cut, with what adds segments up."""
     main = timing_of(plan, model).whole(plan.summed, plan.segments, 4 * plan.result.weights)
     main += constants(plan, model).start
+    if plan.gradient and plan.merged > 1:
+        main += model.implicit_gemm.merged
     return max(main, arrays(plan, model)) + filling(plan, model)
 
 
