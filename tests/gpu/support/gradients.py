@@ -15,6 +15,7 @@ from winolab.gpu.families.wgrad_direct.chunks import Cost, Shares, leveled, lpt_
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.call import kernels_of
+from winolab.ref.algorithms import convolution
 
 SMALL = Problem.of((2, 9, 9, 64), (64, 3, 3, 64))
 
@@ -81,3 +82,24 @@ def gradient_on_gpu(
     workspace = cp.full(max(4, plan.workspace), 0xFF, "uint8")
     plan.launch(kernels_of(plan, 0), a, b, out, workspace.data.ptr, 0)
     return arrays[2].get(), workspace.get()
+
+
+def sums_added_again(
+    compute: Callable[[np.ndarray, np.ndarray], np.ndarray], problem: Problem, x: np.ndarray,
+    dy: np.ndarray, nan: tuple[int, ...], large: tuple[int, ...],
+) -> None:  # fmt: skip
+    """In FP32 an infinity, whose low part is NaN, gives what FFMA gives, in the taps that meet it
+    alone; a number that rounds up to one a finite sum. ``nan`` and ``large``: places of such of dy,
+    beside channels 3 and 20."""
+    largest = np.finfo("float32").max
+    x = np.abs(x) / 64
+    dy[0, 2, 4, 3], dy[nan], dy[large] = np.inf, np.nan, largest
+    dy[0, 1, 1, 20], dy[0, 3, 3, 20] = np.inf, -np.inf
+    found, channel = compute(x, dy), large[-1]
+    with np.errstate(invalid="ignore"):
+        exact = convolution.backward_filter(x.astype(float), dy.astype(float), problem)
+    for of in (np.isposinf, np.isnan):
+        assert (of(found) == of(exact)).all()
+    assert {*np.nonzero(~np.isfinite(found))[0]} == {3, nan[-1], 20}
+    assert (np.abs(found[channel] - exact[channel]) <= 2.0**-13 * np.abs(exact[channel])).all()
+    assert np.abs(exact[channel]).min() > largest * 1e-9

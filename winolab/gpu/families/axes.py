@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -194,9 +194,23 @@ def check_vectors(
         raise ValueError(f"{what} need pixels that lie 16-byte aligned: copy the arrays{otherwise}")
 
 
-def patch_shapes(height: int, width: int, outputs: int) -> Iterator[tuple[int, int]]:
-    """Rows and columns of patches of about so many of a map's outputs, none much larger than
-    others."""
+def best_patch(
+    sizes: tuple[int, int], outputs: int, together: int, met: Callable[[int, int], int]
+) -> tuple[int, int]:
+    """Rows and columns of patches of about so many of a map's outputs that need the fewest products
+    of ``together`` outputs, then the fewest pixels; ``met``: pixels along one of both dimensions
+    that so many outputs need."""
+
+    def worth(shape: tuple[int, int]) -> tuple[int, int]:
+        count = math.prod(-(-size // n) for size, n in zip(sizes, shape, strict=True))
+        pixels = math.prod(met(i, n) for i, n in enumerate(shape))
+        return count * -(-math.prod(shape) // together), count * pixels
+
+    return min(_patches(*sizes, outputs), key=worth)
+
+
+def _patches(height: int, width: int, outputs: int) -> Iterator[tuple[int, int]]:
+    """Rows and columns of patches, none much larger than others."""
     for columns in (8, 16, 32, 64, 128, 256):
         wide = -(-width // -(-width // columns))
         high = min(height, max(1, outputs // wide))

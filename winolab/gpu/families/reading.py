@@ -16,6 +16,11 @@ def operands(problem: Problem, precision: str) -> int:
     return ITEMSIZE[DTYPES[precision]] * (math.prod(problem.x_shape) + math.prod(problem.y_shape))
 
 
+def arrays(problem: Problem, precision: str, out_dtype: str) -> int:
+    """Bytes of x, dy and dw, each read or written once."""
+    return operands(problem, precision) + ITEMSIZE[out_dtype] * math.prod(problem.w_shape)
+
+
 def read(problem: Problem, precision: str, device: Device, model: DeviceModel = MODEL) -> float:
     """Seconds that it takes to read dy, and what some tap meets of x, once."""
     sizes = zip(problem.x_shape[1:-1], problem.y_shape[1:-1], problem.filter, strict=True)

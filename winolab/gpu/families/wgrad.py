@@ -192,21 +192,21 @@ class Timing:
 
     def whole(self, units: int, segments: int, bucket: int) -> float:
         """The same with the launch that adds up segments' sums, of so many bytes each."""
-        device, blocks = self.device, -(-bucket // (4 * REDUCE_THREADS))
-        parts = parts_of(segments, blocks, device.multiprocessors if self.filled else 0)
-        added = adding(device, segments, bucket, self.model, parts, self.gather)
+        added = adding(self.device, segments, bucket, self.model, int(not self.filled), self.gather)
         return self.seconds(units, segments) + added
 
 
-def adding(device: Device, segments: int, bucket: int, model: DeviceModel, parts: int,
+def adding(device: Device, segments: int, bucket: int, model: DeviceModel, parts: int = 0,
            gather: float | None = None) -> float:  # fmt: skip
-    """Seconds of the launch that adds up segments' sums, of so many bytes each, whose elements
-    ``parts`` threads share; ``gather``: what it takes beside reading, a launch's where none."""
+    """Seconds of the launch that adds up segments' sums of ``bucket`` bytes, ``parts`` threads each
+    element, 0: as ``reduce`` has it; ``gather``: beside reading, a launch's where none."""
     if segments == 1:
         return 0.0
+    blocks = -(-bucket // (4 * REDUCE_THREADS))
+    parts = parts or parts_of(segments, blocks, device.multiprocessors)
     copied = copying(device, bucket * (segments + 1), model)
-    launch = model.device.launch if gather is None else gather
-    return launch + max(copied, -(-segments // parts) * model.device.added)
+    added = max(copied, -(-segments // parts) * model.device.added)
+    return (model.device.launch if gather is None else gather) + added
 
 
 @dataclass(frozen=True)

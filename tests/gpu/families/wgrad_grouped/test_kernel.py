@@ -4,6 +4,7 @@ within the proven bound."""
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tests.gpu import hosted, random_plans
 from tests.gpu.families.depthwise.cases import on_gpu, operands, too_far
 from tests.gpu.families.wgrad_grouped.cases import PRECISIONS, PROBLEMS, layer, offered
+from tests.gpu.support.gradients import sums_added_again
 from winolab.device import H100, REGISTERS
 from winolab.gpu.families.wgrad_grouped import launch
 from winolab.gpu.families.wgrad_grouped import plan as wgrad_grouped
@@ -163,22 +165,12 @@ def test_what_fills_up_a_work_tile_is_in_no_tap() -> None:
 
 
 def test_sums_that_are_not_finite_are_added_up_again() -> None:
-    """An infinity, whose low part is NaN, gives what FFMA gives, in the taps that meet it alone; a
-    number that rounds up to one a finite sum."""
+    """Also without what lies in the padding."""
     (p,) = offered(PROBLEMS["groups of 4"], "fp32_split", config=Config(1, 4, 4, 2, 2, 9))
     p = replace(p, shares=3)
     x, dy = operands(p.problem, GRADIENT, "fp32_split")
-    largest = np.finfo("float32").max
-    x = np.abs(x) / 64
-    dy[0, 2, 4, 3], dy[1, 7, 9, 11], dy[1, 4, 4, 60] = np.inf, np.nan, largest
-    dy[0, 1, 1, 20], dy[0, 3, 3, 20] = np.inf, -np.inf
-    found = on_cpu(p, x, dy)
-    with np.errstate(invalid="ignore"):
-        exact = convolution.backward_filter(x.astype(float), dy.astype(float), p.problem)
-    for of in (np.isposinf, np.isnan):
-        assert (of(found) == of(exact)).all()
-    assert {*np.nonzero(~np.isfinite(found))[0]} == {3, 11, 20}
-    assert (np.abs(found[60] - exact[60]) <= 2.0**-13 * np.abs(exact[60])).all()
+    compute = partial(on_cpu, p)
+    sums_added_again(compute, p.problem, x, dy, nan=(1, 7, 9, 11), large=(1, 4, 4, 60))
     dy[:] = 1
     dy[0, 0, 0, 33] = np.inf  # whose first row and column of taps lie outside
     finite = np.isfinite(on_cpu(p, x, dy)[33]).all(axis=-1)

@@ -13,7 +13,7 @@ from tests.gpu.families.depthwise.cases import check_adjoint, on_gpu, operands, 
 from tests.gpu.families.im2col.cases import PROBLEMS as LAYERS
 from tests.gpu.families.im2col.cases import layer
 from tests.gpu.hosted import Guarded, filter_view, loaded, pixels_view
-from tests.gpu.support.gradients import asked
+from tests.gpu.support.gradients import asked, sums_added_again
 from tests.gpu.support.halves import on_cpu
 from winolab.algorithm import Problem
 from winolab.device import H100
@@ -135,21 +135,9 @@ def test_numbers_that_one_part_does_not_hold_are_exact(long: int) -> None:
 
 
 def test_sums_that_are_not_finite_are_added_up_again() -> None:
-    """An infinity, whose low part is NaN, gives what FFMA gives, in the taps that meet it alone; a
-    number that rounds up to one a finite sum."""
     p, x, dy = made(PROBLEMS["3x3"], UNEVEN)
-    largest = np.finfo("float32").max
-    x = np.abs(x) / 64
-    dy[0, 2, 4, 3], dy[1, 5, 6, 11], dy[1, 4, 4, 70] = np.inf, np.nan, largest
-    dy[0, 1, 1, 20], dy[0, 3, 3, 20] = np.inf, -np.inf
-    found = on_cpu(p, x, dy)
-    with np.errstate(invalid="ignore"):
-        exact = convolution.backward_filter(x.astype(float), dy.astype(float), p.problem)
-    for of in (np.isposinf, np.isnan):
-        assert (of(found) == of(exact)).all()
-    assert {*np.nonzero(~np.isfinite(found))[0]} == {3, 11, 20}
-    assert (np.abs(found[70] - exact[70]) <= 2.0**-13 * np.abs(exact[70])).all()
-    assert np.abs(exact[70]).min() > largest * 1e-9
+    compute = partial(on_cpu, p)
+    sums_added_again(compute, p.problem, x, dy, nan=(1, 5, 6, 11), large=(1, 4, 4, 70))
 
 
 def test_what_lies_outside_of_x_is_in_no_sum_that_is_added_up_again() -> None:

@@ -12,7 +12,7 @@ from winolab.algorithm import parse_algorithm
 from winolab.bench.contenders import unnamed
 from winolab.bench.networks import distinct
 from winolab.device import datasheet
-from winolab.gpu.families.wgrad_thin import cost
+from winolab.gpu.families.reading import arrays
 from winolab.gpu.families.wgrad_thin import plan as wgrad_thin
 from winolab.gpu.families.wgrad_thin.config import MOST_SHARED, Config
 from winolab.gpu.families.wgrad_thin.plan import WgradThinPlan
@@ -58,13 +58,14 @@ def test_blocks_cover_channels_columns_and_positions() -> None:
 
 def test_memory_binds_the_last_layer_and_products_a_stem() -> None:
     last = fastest("bf16", LAST)
-    assert cost.data(last) == 2 * 32 * 512**2 * (64 + 2) + 2 * 128
-    copied = cost.data(last) / (2.85e12 * H200.memory_rate)
+    data = arrays(last.problem, last.precision, last.out_dtype)
+    assert data == 2 * 32 * 512**2 * (64 + 2) + 2 * 128
+    copied = data / (2.85e12 * H200.memory_rate)
     assert copied < last.predicted < 1.3 * copied
     stem = fastest("fp32", STEM)
     products = 32 * 512**2 * 64 * 27 / (stem.device.lanes * stem.device.multiprocessors)
     assert products / stem.device.clock < stem.predicted < 3 * products / stem.device.clock
-    assert cost.data(stem) / 4.1e12 < stem.predicted
+    assert arrays(stem.problem, stem.precision, stem.out_dtype) / 4.1e12 < stem.predicted
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from winolab.gpu.families.axes import axes, patch_shapes
+from winolab.gpu.families.axes import axes, best_patch
 from winolab.gpu.params import LINE
 from winolab.gpu.planner.correlation import Correlation
 from winolab.options import KernelConfig
@@ -101,18 +101,14 @@ class Config(KernelConfig):
 def patches(c: Correlation) -> list[tuple[int, int]]:
     """Rows and columns of work tiles: of each size those that need the fewest products, then the
     fewest pixels of x."""
-    _, along_h, along_w = axes(c)
-    height, width = along_h.outputs, along_w.outputs
+    _, *along = axes(c)
 
-    def worth(shape: tuple[int, int]) -> tuple[int, int]:
-        rows, columns = shape
-        count = -(-height // rows) * -(-width // columns)
-        steps = (1 if c.rotated else a.stride for a in (along_h, along_w))
-        spans = ((n - 1) * s + (a.most - 1) * a.step + 1
-                 for n, s, a in zip(shape, steps, (along_h, along_w), strict=True))  # fmt: skip
-        return count * -(-rows * columns // ROWS), count * math.prod(spans)
+    def met(dimension: int, outputs: int) -> int:
+        a = along[dimension]
+        return (outputs - 1) * (1 if c.rotated else a.stride) + (a.most - 1) * a.step + 1
 
-    return [*dict.fromkeys(min(patch_shapes(height, width, n), key=worth) for n in PATCHES)]
+    sizes = along[0].outputs, along[1].outputs
+    return [*dict.fromkeys(best_patch(sizes, n, ROWS, met) for n in PATCHES)]
 
 
 def configs(c: Correlation, found: Bundle) -> Iterator[Config]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
-from winolab.gpu.families.axes import patch_shapes
+from winolab.gpu.families.axes import best_patch
 from winolab.gpu.families.wgrad import Gradient
 from winolab.options import KernelConfig
 
@@ -122,18 +122,11 @@ class Config(KernelConfig):
 def patches(g: Gradient) -> list[tuple[int, int, int]]:
     """Images, rows and columns of work tiles: of each size those that need the fewest products,
     then the fewest pixels of x; of several images where a map is small."""
-    _, height, width = g.output
-
-    def worth(shape: tuple[int, int]) -> tuple[int, int]:
-        count = -(-height // shape[0]) * -(-width // shape[1])
-        met = count * math.prod(met_pixels(g, 1 + i, n) for i, n in enumerate(shape))
-        return count * -(-math.prod(shape) // ROWS), met
-
-    found = []
+    sizes, found = g.output[1:], []
     for outputs in PATCHES:
-        rows, columns = min(patch_shapes(height, width, outputs), key=worth)
-        images = min(g.batch, max(1, outputs // (rows * columns)))
-        found.append((images if (rows, columns) == (height, width) else 1, rows, columns))
+        shape = best_patch(sizes, outputs, ROWS, lambda i, n: met_pixels(g, 1 + i, n))
+        images = min(g.batch, max(1, outputs // math.prod(shape)))
+        found.append((images if shape == sizes else 1, *shape))
     return [*dict.fromkeys(found)]
 
 

@@ -3,29 +3,21 @@ tiles."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from winolab.gpu.families.clusters import even
-from winolab.gpu.families.wgrad import REDUCE_THREADS, adding, parts_of
+from winolab.gpu.families.reading import arrays
+from winolab.gpu.families.wgrad import adding
 from winolab.gpu.families.wgrad_grouped.config import EIGHT, ROWS, UNIT
 from winolab.gpu.families.wgrad_grouped.tiling import Tiling
 from winolab.gpu.params import SHARED_LINE, VECTOR
 from winolab.gpu.planner.device_model import MODEL, DeviceModel
 from winolab.gpu.planner.rates import copying, l2_bytes_a_cycle, overlapped
-from winolab.gpu.planner.request import ITEMSIZE
 
 SCHEDULERS = 4  # of a multiprocessor
 PRODUCT = UNIT * EIGHT * ROWS  # multiply-adds of 16 outputs
 PARTS = 6  # times FP16's products of as many numbers: three, of TF32 parts at half the rate
 FULL = (1.0, 0.5, 0.25, 0.125)  # shares of the blocks that the device holds, beside a single block
-
-
-def data(plan: Tiling) -> int:
-    """Bytes of x and dy, each read once, and of dw."""
-    g = plan.gradient
-    read = math.prod(g.input) * g.channels + math.prod(g.output) * g.out_channels
-    return plan.size * g.batch * g.groups * read + ITEMSIZE[plan.out_dtype] * g.weights
 
 
 def vectors(plan: Tiling) -> int:
@@ -86,18 +78,12 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     waves = -(-plan.grid // (plan.resident * device.multiprocessors))
     sums = 4 * plan.config.taps * plan.span.tiles
     walked = waves * (m.waited + plan.rounds * tile + m.stored * sums)
-    arrays = m.copied * copying(device, data(plan), model)
+    read = m.copied * copying(device, arrays(plan.problem, plan.precision, plan.out_dtype), model)
     busiest = waves * together * plan.rounds * vectors(plan) * VECTOR / l2_bytes_a_cycle(model)
-    copied = max(arrays, busiest / device.clock)
+    copied = max(read, busiest / device.clock)
     main = overlapped(model.overlap.call, copied, walked / device.clock)
-    return model.device.launch + m.start + main + added(plan, model)
-
-
-def added(plan: Tiling, model: DeviceModel = MODEL) -> float:
-    """Seconds of the launch that adds shares up."""
-    weights = plan.gradient.weights
-    parts = parts_of(plan.shares, -(-weights // REDUCE_THREADS), plan.device.multiprocessors)
-    return adding(plan.device, plan.shares, 4 * weights, model, parts)
+    added = adding(device, plan.shares, 4 * plan.gradient.weights, model)
+    return model.device.launch + m.start + main + added
 
 
 def shares(plan: Tiling) -> Iterator[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from winolab.device import REGISTERS
 from winolab.gpu.families import direct_products
@@ -67,13 +68,13 @@ class Tiling(direct_products.Tiling):
         """Work tiles of a column of outputs."""
         return -(-self.gradient.output[1] // self.config.rows)
 
-    @property
+    @cached_property
     def work_tiles(self) -> int:
         """Work tiles of all images."""
         groups = -(-self.gradient.batch // self.config.images)
         return groups * self.gradient.output[0] * self.down * self.across
 
-    @property
+    @cached_property
     def eights(self) -> int:
         """Eights of channels of x that a block has."""
         return self.span.slice_eights(self.config.units)
@@ -112,31 +113,31 @@ class Tiling(direct_products.Tiling):
         """Levels of all patches of a work tile: one for every image and tap along depth."""
         return self.config.images * self.gradient.filter[0]
 
-    @property
+    @cached_property
     def positions(self) -> int:
         """Outputs of a work tile's products, those that fill them up too."""
         return -(-self.config.outputs // ROWS) * ROWS
 
-    @property
+    @cached_property
     def row_pitch(self) -> int:
         """Bytes from a row of the patch to the next, so that outputs of two rows that follow each
         other lie in banks as those of one row do, where there is such a distance."""
         pixel, _ = self.pixels_apart
         return _in_banks(self.wide * pixel, self.gradient.stride[1], self.config.columns * pixel)
 
-    @property
+    @cached_property
     def level_pitch(self) -> int:
         """Bytes from a level of the patch to the next, of two images alike."""
         pixel, _ = self.pixels_apart
         outputs = self.config.rows * self.config.columns
         return _in_banks(self.high * self.row_pitch, self.gradient.filter[0], outputs * pixel)
 
-    @property
+    @cached_property
     def patch(self) -> int:
         """Bytes of all patches."""
         return self.levels * self.level_pitch
 
-    @property
+    @cached_property
     def stage(self) -> int:
         """Bytes of patches and of outputs' dy."""
         return self.patch + self.positions * self.pixels_apart[1]
@@ -151,7 +152,7 @@ class Tiling(direct_products.Tiling):
         """Blocks that a multiprocessor holds of so many stages."""
         return min(self.held, self.device.resident(self.room(stages)))
 
-    @property
+    @cached_property
     def stages(self) -> int:
         """How many there are."""
         return next(n for n in STAGES if self.holding(n) >= self.holding(STAGES[-1]))
@@ -190,11 +191,6 @@ class Tiling(direct_products.Tiling):
     def rounds(self) -> int:
         """Work tiles of a block, at most."""
         return -(-self.work_tiles // self.shares)
-
-    @property
-    def steps(self) -> int:
-        """Products' outputs of a work tile that the busiest warp has."""
-        return -(-self.positions // (ROWS * self.config.warp_rows))
 
     @property
     def workspace(self) -> int:

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
+from winolab.gpu.families.reading import arrays
 from winolab.gpu.families.wgrad import adding
 from winolab.gpu.families.wgrad_thin.config import SLICES
 from winolab.gpu.families.wgrad_thin.tiling import Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel
 from winolab.gpu.planner.rates import copying, overlapped
-from winolab.gpu.planner.request import ITEMSIZE
 
 FULL = (1.0, 0.5, 0.25)  # shares of the blocks that the device holds, beside a single block
 LATER = 8  # numbers of 16 bits that a thread has in registers until a chunk is multiplied, at most
-
-
-def data(plan: Tiling) -> int:
-    """Bytes of x and dy, each read once, and of dw."""
-    g, size = plan.gradient, ITEMSIZE[plan.dtype]
-    read = math.prod(g.input) * g.channels + math.prod(g.output) * g.out_channels
-    return size * g.batch * read + ITEMSIZE[plan.out_dtype] * g.weights
 
 
 def gathered(plan: Tiling) -> tuple[int, int]:
@@ -57,7 +49,7 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     finished = m.waited + v.few * v.vector * m.stored * slot
     rounds = -(-plan.grid // (plan.resident * device.multiprocessors))
     cycles = rounds * (-(-plan.chunks // plan.shares) * chunk + finished)
-    copied = copying(device, m.copied * data(plan), model)
+    copied = copying(device, m.copied * arrays(plan.problem, plan.precision, plan.out_dtype), model)
     main = overlapped(sharp, copied, cycles / device.clock)
     begun = model.device.launch + m.start + m.cold * v.positions * v.few * v.vector
     bucket, moved = 4 * plan.gradient.weights, 2 * plan.shares - 1  # written and read
